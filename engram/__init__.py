@@ -1,0 +1,23 @@
+"""engram: keep learning from a stream seen once, with a memory of a few hundred kilobytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engram.core import InputError
+    from engram.learner import Learner
+
+__version__ = "0.1.0"
+__all__ = ["InputError", "Learner", "__version__"]
+
+_HOMES = {"Learner": "engram.learner", "InputError": "engram.core"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import torch only when something that needs it is asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'engram' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,50 @@
+"""Nearest class mean in feature space: the class of the memory whose mean feature points most like the image's."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engram.core import Classifier, Context, Model
+
+EVALUATION_BATCH = 128
+
+
+class NearestClassMean(Classifier):
+    """Scores are cosines to the class means. A class without an image in the memory cannot be predicted."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[tuple[int, int, int], Tensor] | None = None
+
+    def scores(self, x: Tensor, ctx: Context) -> Tensor:
+        features = F.normalize(_features(x, ctx.model), dim=1)
+        means = self.class_means(ctx)
+        absent = means.isnan().any(1)
+        return (features @ means.nan_to_num().T).masked_fill(absent, -torch.inf)
+
+    def class_means(self, ctx: Context) -> Tensor:
+        """(classes, D) normalised means of normalised features; NaN for absent classes. Kept until anything changes."""
+        key = (ctx.model.version, ctx.memory.version, ctx.classes)
+        if self._kept is None or self._kept[0] != key:
+            self._kept = key, self._compute(ctx)
+        return self._kept[1]
+
+    def _compute(self, ctx: Context) -> Tensor:
+        memory = ctx.memory
+        labels = memory.labels[: memory.size].to(ctx.model.device)
+        sums: Tensor | None = None
+        for slots in memory.filled().split(EVALUATION_BATCH):
+            batch = memory.read(slots)
+            features = F.normalize(_features(batch.x, ctx.model), dim=1)
+            if sums is None:
+                sums = features.new_zeros(ctx.classes, features.shape[1])
+            sums.index_add_(0, batch.y, features)
+        assert sums is not None, "a learner that knows a class has an image of it"
+        means = F.normalize(sums / labels.bincount(minlength=ctx.classes)[:, None], dim=1)
+        return means.masked_fill((labels.bincount(minlength=ctx.classes) == 0)[:, None], torch.nan)
+
+
+def _features(x: Tensor, model: Model) -> Tensor:
+    with model.evaluating():
+        return torch.cat([model.features(part) for part in x.split(EVALUATION_BATCH)])

@@ -1,0 +1,282 @@
+"""The few types every room shares: a batch, a stateful part, the context of one step, the model, and the part kinds.
+
+A sample walks: stream → learner → scheme (trains the net) → policy (stores) → summarizer (improves the memory) →
+classifier (answers). Each kind of part is a small base class here; each idea is one file in its room.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from engram.initialise import materialise
+from engram.state import (
+    Tree,
+    module_state,
+    optimizer_state,
+    restore_module,
+    restore_optimizer,
+    tree_bytes,
+)
+
+if TYPE_CHECKING:
+    from engram.memory.store import Store
+
+
+class InputError(ValueError):
+    """The caller's data or settings were refused; nothing was changed."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Images (N,C,H,W), float32 in [0,1] when they come from a stream, and class indices in order of first arrival.
+
+    `raw` holds the same pixels as uint8 when that is how they came: a quarter of the bytes for whoever keeps them.
+    """
+
+    x: Tensor
+    y: Tensor
+    raw: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, index: Tensor) -> Batch:
+        return Batch(self.x[index], self.y[index], None if self.raw is None else self.raw[index])
+
+    @staticmethod
+    def join(*batches: Batch | None) -> Batch:
+        present = [batch for batch in batches if batch is not None]
+        return Batch(torch.cat([batch.x for batch in present]), torch.cat([batch.y for batch in present]))
+
+
+class Part:
+    """Everything stateful. State is declared once and is then saved, restored and counted in bytes."""
+
+    needs: frozenset[str] = frozenset()
+    """What some part of the method must provide, or the composition is refused."""
+    provides: frozenset[str] = frozenset()
+
+    def add_state(self, name: str, value: Any, count_as: str = "bookkeeping") -> None:
+        """Declare `self.name`; `count_as` is the line of `footprint()` its bytes belong to.
+
+        A value may be a tensor, a JSON scalar, a dict or list of those, a module, an optimizer, a generator or a part.
+        """
+        self.__dict__.setdefault("_declared", {})[name] = count_as
+        setattr(self, name, value)
+
+    @property
+    def declared(self) -> dict[str, str]:
+        found: dict[str, str] = self.__dict__.get("_declared", {})
+        return found
+
+    def state(self) -> Tree:
+        return {name: _state_of(getattr(self, name)) for name in self.declared}
+
+    def load_state(self, tree: Tree) -> None:
+        if tree.keys() != self.declared.keys():
+            raise ValueError(f"{type(self).__name__} cannot load {sorted(tree)}: it keeps {sorted(self.declared)}")
+        for name, saved in tree.items():
+            current = getattr(self, name)
+            if isinstance(current, Part):
+                current.load_state(saved)
+            elif isinstance(current, nn.Module):
+                restore_module(current, saved)
+            elif isinstance(current, torch.optim.Optimizer):
+                restore_optimizer(current, saved)
+            elif isinstance(current, torch.Generator):
+                current.set_state(saved)
+            else:
+                setattr(self, name, saved)
+
+    def footprint(self) -> Counter[str]:
+        total: Counter[str] = Counter()
+        for name, count_as in self.declared.items():
+            value = getattr(self, name)
+            total.update(value.footprint() if isinstance(value, Part) else {count_as: tree_bytes(_state_of(value))})
+        return total
+
+    def on_boundary(self, ctx: Context) -> None:
+        """One task ended (said by the caller, or inferred from new classes)."""
+
+    def on_new_classes(self, new: list[int], ctx: Context) -> None:
+        """Classes seen for the first time are about to be learned; `ctx.classes` counts them already."""
+
+
+def _state_of(value: Any) -> Tree:
+    if isinstance(value, Part):
+        return value.state()
+    if isinstance(value, nn.Module):
+        return module_state(value)
+    if isinstance(value, torch.optim.Optimizer):
+        return optimizer_state(value)
+    if isinstance(value, torch.Generator):
+        return value.get_state()
+    return value
+
+
+class Randomness(Part):
+    """Named random generators, each seeded by (seed, name): no part disturbs another's draws, nor the global ones."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._generators: dict[str, torch.Generator] = {}
+
+    def __getitem__(self, name: str) -> torch.Generator:
+        if name not in self._generators:
+            digest = hashlib.sha256(f"{self.seed}/{name}".encode()).digest()
+            generator = torch.Generator()
+            generator.manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+            self._generators[name] = generator
+        return self._generators[name]
+
+    def state(self) -> Tree:
+        return {name: generator.get_state() for name, generator in self._generators.items()}
+
+    def load_state(self, tree: Tree) -> None:
+        for name, saved in tree.items():
+            self[name].set_state(saved)
+
+    def footprint(self) -> Counter[str]:
+        return Counter({"bookkeeping": tree_bytes(self.state())})
+
+
+def choose(count: int, of: int, generator: torch.Generator) -> Tensor:
+    """`count` distinct indices of range(of), uniformly (all of them, shuffled, if there are fewer)."""
+    return torch.randperm(of, generator=generator)[:count]
+
+
+class Model(Part):
+    """The learner's net φ: a backbone giving features and named heads on top of them, in channels-last layout."""
+
+    def __init__(self, backbone: nn.Module, feature_width: int) -> None:
+        self.feature_width = feature_width
+        self.version = 0
+        net = nn.ModuleDict({"backbone": backbone, "heads": nn.ModuleDict()})
+        self.add_state("net", net, count_as="net")
+        self.net: nn.ModuleDict
+        backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.net.parameters()).device
+
+    def features(self, x: Tensor) -> Tensor:
+        features: Tensor = self.net["backbone"](x.to(memory_format=torch.channels_last))
+        return features
+
+    def head(self, name: str) -> nn.Module:
+        return self.net["heads"][name]  # type: ignore[index]
+
+    def add_head(self, name: str, build: Callable[[], nn.Module], generator: torch.Generator) -> None:
+        self.net["heads"][name] = materialise(build, generator, self.device)  # type: ignore[index]
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        return self.net.parameters()
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Eval mode without gradients; the mode before is restored."""
+        training = self.net.training
+        self.net.eval()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            self.net.train(training)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a part may use during one call. Built by the learner each time, never stored."""
+
+    model: Model
+    memory: Store
+    rng: Randomness
+    classes: int
+    """Classes seen so far, this batch included; their indices are range(classes)."""
+    iteration: int
+    """Batches observed before this one."""
+    slots_per_class: int
+    """k in force now."""
+    boundary_gap: int
+    """New classes that arrive within so many iterations belong to one change."""
+    optimizer: torch.optim.Optimizer
+    clock: Callable[[str], Any]
+    """`with ctx.clock("summarize"):` books the time under that name."""
+
+
+class Scheme(Part):
+    """How one step trains the net."""
+
+    def build(self, model: Model, rng: Randomness) -> torch.optim.Optimizer:
+        """Add the heads this scheme needs and return the optimizer of the whole model."""
+        raise NotImplementedError
+
+    def replay_size(self, ctx: Context) -> int:
+        """How many memory images one step asks retrieval for."""
+        raise NotImplementedError
+
+    def loss(self, stream: Batch, replay: Batch | None, ctx: Context) -> Tensor | None:
+        """The loss to descend, or None for no step. `replay` is None while the memory is empty."""
+        raise NotImplementedError
+
+
+class Retrieval(Part):
+    """Which memory images are replayed."""
+
+    def select(self, stream: Batch, count: int, ctx: Context) -> Tensor:
+        """Up to `count` distinct filled slots."""
+        raise NotImplementedError
+
+
+@dataclass
+class StoreReport:
+    """What a policy did with one batch."""
+
+    stored: list[int] = field(default_factory=list)
+    """Slots written."""
+    claimed: list[int] = field(default_factory=list)
+    """Slots newly claimed for their class (also in `stored`)."""
+    released: list[int] = field(default_factory=list)
+    """Slots taken from a class that had claimed them (now in `stored` under another)."""
+
+
+class Policy(Part):
+    """Which stream images enter the memory, and what leaves it."""
+
+    def store(self, stream: Batch, ctx: Context) -> StoreReport:
+        raise NotImplementedError
+
+
+class Summarizer(Part):
+    """Improves what the memory holds. It sees every stream batch, after the net was trained on it."""
+
+    rounds: int
+
+    def build(self, theta: nn.Module) -> None:
+        """Take the summarizing net θ. Called once, when the shape of the images is known."""
+        raise NotImplementedError
+
+    def push(self, stream: Batch, ctx: Context) -> None:
+        """Before the batch is stored."""
+        raise NotImplementedError
+
+    def after_store(self, stream: Batch, report: StoreReport, ctx: Context) -> None:
+        """After the batch is stored: summarize if due, then learn from the batch."""
+        raise NotImplementedError
+
+
+class Classifier(Part):
+    """Answers."""
+
+    def scores(self, x: Tensor, ctx: Context) -> Tensor:
+        """(N, classes) scores, higher is likelier; -inf where a class cannot be predicted."""
+        raise NotImplementedError

@@ -1,0 +1,53 @@
+"""Accuracy over tasks, forgetting, and intervals over seeds. Everything in percent.
+
+`matrix[i][j]` is the accuracy on the test images of task j after learning task i, None for tasks not yet learned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+Matrix = Sequence[Sequence[float | None]]
+
+
+def average_accuracy(matrix: Matrix, after: int = -1) -> float:
+    """Mean over the tasks learned so far of the accuracy after task `after` (the last: average end accuracy)."""
+    row = [value for value in matrix[after] if value is not None]
+    return sum(row) / len(row)
+
+
+def forgetting_by_task(matrix: Matrix) -> list[float]:
+    """For each task, its best accuracy at any time minus the final one."""
+    columns = zip(*matrix, strict=True)
+    seen = [[value for value in column if value is not None] for column in columns]
+    return [max(column) - column[-1] for column in seen]
+
+
+def average_forgetting(matrix: Matrix) -> float:
+    """Mean over all tasks but the last, which cannot have been forgotten (0 for a single task)."""
+    earlier = forgetting_by_task(matrix)[:-1]
+    return sum(earlier) / len(earlier) if earlier else 0.0
+
+
+def average_forgetting_all_tasks(matrix: Matrix) -> float:
+    """Mean over all tasks, as the paper publishes it: the last one adds 0."""
+    every = forgetting_by_task(matrix)
+    return sum(every) / len(every)
+
+
+def learning_accuracy(matrix: Matrix) -> float:
+    """Mean of each task's accuracy right after it was learned."""
+    diagonal = [matrix[task][task] for task in range(len(matrix))]
+    return sum(value for value in diagonal if value is not None) / len(diagonal)
+
+
+def mean_and_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float | None]:
+    """Mean and half-width of its Student-t interval; no interval for a single value."""
+    mean = sum(values) / len(values)
+    if len(values) < 2:
+        return mean, None
+    from scipy.stats import t
+
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    return mean, float(t.ppf((1 + confidence) / 2, len(values) - 1)) * deviation / math.sqrt(len(values))

@@ -1,0 +1,259 @@
+"""One learner over one class-incremental stream, measured after every task, resumable after any interruption.
+
+A run folder holds config.yaml (every setting), events.jsonl (appended as things happen), result.json (when finished),
+checkpoint/, memory/ (contact sheet and tensors) and env.json.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import yaml
+
+from engram.checkpoint import replace_file, write_json
+from engram.core import InputError
+from engram.experiment import metrics
+from engram.learner import Learner
+from engram.report.pictures import save_memory
+from engram.streams import Task, TaskStream, class_incremental, load_dataset
+
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that decides a run's result.
+
+    Args:
+        method: one of `engram methods`.
+        dataset: digits or cifar100.
+        stream: paper (class-balanced batches, full ones only) or strict (plain shuffle, every image).
+        seed: of the class order, the stream and every draw of the learner.
+        tasks: number of tasks; all classes if not given.
+        classes_per_task: classes of a task; ten, or two where there are no more than ten classes.
+        images_per_class: training images of a class; all if not given.
+        batch: images of a stream batch.
+        memory_size: images the memory holds (K).
+        slots_per_class: slots a class may claim (k); K over all classes of a paper stream, else auto.
+        repeats: training steps on each stream batch; the method's own if not given.
+        boundary_gap: new classes that arrive within so many iterations count as one change of task.
+        codec: how images are stored.
+        keep_originals: keep the first image of each claimed slot, for the picture of the memory.
+        settings: settings of the method's parts, by room and name.
+    """
+
+    method: str = "scr+ssd"
+    dataset: str = "digits"
+    stream: Literal["paper", "strict"] = "strict"
+    seed: int = 0
+    tasks: int | None = None
+    classes_per_task: int | None = None
+    images_per_class: int | None = None
+    batch: int = 10
+    memory_size: int = 100
+    slots_per_class: int | Literal["auto"] | None = None
+    repeats: int | None = None
+    boundary_gap: int = 50
+    codec: str = "float32"
+    keep_originals: bool = False
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+class Interrupted(Exception):
+    """The run was asked to stop; its checkpoint is complete."""
+
+
+def run(
+    config: RunConfig,
+    out: Path,
+    *,
+    resume: bool = False,
+    checkpoint_every: float = 60.0,
+    on_event: Callable[[Event], None] = lambda event: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Run `config` in the folder `out` and return the result, which is also written there.
+
+    With `resume` an interrupted run goes on from its checkpoint and a finished one is only read. `on_event` hears of
+    the start, every batch, every task and the end; when `should_stop` turns true the run saves and is `Interrupted`.
+    """
+    if (out / "result.json").is_file() and resume:
+        finished: dict[str, Any] = json.loads((out / "result.json").read_text())
+        return finished
+    if out.exists() and any(out.iterdir()) and not resume:
+        raise InputError(f"{out} is not empty: resume the run in it, or choose another folder")
+    stream = class_incremental(
+        load_dataset(config.dataset),
+        config.seed,
+        config.stream,
+        config.batch,
+        config.tasks,
+        config.classes_per_task,
+        config.images_per_class,
+    )
+    job = _Run(config, stream, out, on_event)
+    job.prepare()
+    job.learn(checkpoint_every, should_stop)
+    return job.finish()
+
+
+class _Run:
+    """The state of a run in progress: a learner, where it is in the stream and what was measured so far."""
+
+    def __init__(self, config: RunConfig, stream: TaskStream, out: Path, on_event: Callable[[Event], None]) -> None:
+        self.config, self.stream, self.out, self.on_event = config, stream, out, on_event
+        self.task, self.batch = 0, 0
+        self.matrix: list[list[float | None]] = []
+        self.images_seen = 0
+        self.evaluate_seconds, self.total_seconds = 0.0, 0.0
+        self.started = time.perf_counter()
+
+    def prepare(self) -> None:
+        """Make the folder and the learner, or read both from the checkpoint."""
+        learner = _make_learner(self.config, self.stream)
+        resolved = {
+            "run": dataclasses.asdict(self.config) | {"settings": None},
+            "learner": learner.config(),
+        }
+        text = yaml.safe_dump(json.loads(json.dumps(resolved)), sort_keys=False)
+        config_file = self.out / "config.yaml"
+        if config_file.is_file() and config_file.read_text() != text:
+            raise InputError(f"{self.out} holds a run of another configuration (see config.yaml): use another folder")
+        self.out.mkdir(parents=True, exist_ok=True)
+        replace_file(config_file, text.encode())
+        write_json(self.out / "env.json", _environment())
+        self.learner = learner
+        if (self.out / "checkpoint" / "CURRENT").is_file():
+            self.learner, at = Learner.load_with_extra(self.out / "checkpoint")
+            self.task, self.batch, self.matrix = at["task"], at["batch"], at["matrix"]
+            self.images_seen = at["images_seen"]
+            self.evaluate_seconds, self.total_seconds = at["evaluate_seconds"], at["total_seconds"]
+        done = sum(len(task.batches) for task in self.stream.tasks[: self.task]) + self.batch
+        self._event("start", total=self.stream.batch_count, done=done, tasks=len(self.stream.tasks))
+
+    def learn(self, checkpoint_every: float, should_stop: Callable[[], bool]) -> None:
+        saved = time.perf_counter()
+        while self.task < len(self.stream.tasks):
+            task = self.stream.tasks[self.task]
+            for x, y in self.stream.batches(task, self.batch):
+                rounds = self.learner.rounds
+                self.learner.observe(x, y)
+                self.batch += 1
+                self.images_seen += len(y)
+                self.on_event({"event": "batch", "task": self.task})
+                if self.learner.rounds > rounds and self.learner.summarizer:
+                    self._event("round", batch=self.learner.iteration, **self.learner.summarizer.last_losses)
+                if should_stop():
+                    self._checkpoint()
+                    raise Interrupted(f"stopped after batch {self.learner.iteration}")
+                if time.perf_counter() - saved > checkpoint_every:
+                    self._checkpoint()
+                    saved = time.perf_counter()
+            self._end_task()
+
+    def finish(self) -> dict[str, Any]:
+        save_memory(self.learner, self.stream.dataset.class_names, self.out / "memory")
+        config, learner = self.config, self.learner
+        seconds = learner.seconds | {"evaluate": self.evaluate_seconds, "total": self._elapsed()}
+        result = {
+            "method": config.method,
+            "dataset": config.dataset,
+            "stream": config.stream,
+            "tasks": len(self.stream.tasks),
+            "classes": self.stream.class_count,
+            "images_per_class": config.images_per_class,
+            "memory_size": config.memory_size,
+            "memory_bytes": learner.footprint()["images"],
+            "slots_per_class": learner.slots_per_class,
+            "repeats": learner.repeats,
+            "settings": config.settings,
+            "seed": config.seed,
+            "average_end_accuracy": metrics.average_accuracy(self.matrix),
+            "average_accuracy_after_task": [metrics.average_accuracy(self.matrix, task) for task in range(self.task)],
+            "average_forgetting": metrics.average_forgetting(self.matrix),
+            "average_forgetting_all_tasks": metrics.average_forgetting_all_tasks(self.matrix),
+            "learning_accuracy": metrics.learning_accuracy(self.matrix),
+            "accuracy_matrix": self.matrix,
+            "seconds": {name: round(value, 3) for name, value in seconds.items()},
+            "footprint": dict(learner.footprint()),
+            "images_seen": self.images_seen,
+            "summarize_rounds": learner.rounds,
+        }
+        write_json(self.out / "result.json", result)
+        self._event("end", average_end_accuracy=result["average_end_accuracy"])
+        return result
+
+    def _end_task(self) -> None:
+        start = time.perf_counter()
+        seen = self.stream.tasks[: self.task + 1]
+        row: list[float | None] = [_accuracy(self.learner, self.stream, task) for task in seen]
+        self.matrix.append(row + [None] * (len(self.stream.tasks) - len(seen)))
+        self.evaluate_seconds += time.perf_counter() - start
+        if self.config.stream == "paper":
+            self.learner.boundary()
+        self.task, self.batch = self.task + 1, 0
+        self._checkpoint()
+        self._event("task", task=self.task, accuracies=row, average=metrics.average_accuracy(self.matrix))
+
+    def _checkpoint(self) -> None:
+        at = {
+            "task": self.task,
+            "batch": self.batch,
+            "matrix": self.matrix,
+            "images_seen": self.images_seen,
+            "evaluate_seconds": self.evaluate_seconds,
+            "total_seconds": self._elapsed(),
+        }
+        self.learner.save(self.out / "checkpoint", extra=at)
+
+    def _elapsed(self) -> float:
+        return self.total_seconds + time.perf_counter() - self.started
+
+    def _event(self, name: str, **facts: Any) -> None:
+        event = {"event": name} | facts
+        with (self.out / "events.jsonl").open("a") as file:
+            file.write(json.dumps({"time": round(time.time(), 3)} | event) + "\n")
+        self.on_event(event)
+
+
+def _make_learner(config: RunConfig, stream: TaskStream) -> Learner:
+    slots = config.slots_per_class
+    if slots is None:
+        slots = max(1, config.memory_size // stream.class_count) if config.stream == "paper" else "auto"
+    return Learner(
+        config.method,
+        memory_size=config.memory_size,
+        slots_per_class=slots,
+        seed=config.seed,
+        repeats=config.repeats,
+        boundary_gap=config.boundary_gap,
+        codec=config.codec,
+        keep_originals=config.keep_originals,
+        **config.settings,  # type: ignore[arg-type]
+    )
+
+
+def _accuracy(learner: Learner, stream: TaskStream, task: Task) -> float:
+    x, y = stream.test(task)
+    return 100 * float(np.mean(np.array(learner.predict(x)) == y))
+
+
+def _environment() -> dict[str, Any]:
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "machine": platform.machine(),
+        "threads": torch.get_num_threads(),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+    }

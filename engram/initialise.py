@@ -1,0 +1,39 @@
+"""PyTorch's default initialisation, drawn from a generator of ours instead of the global one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+M = TypeVar("M", bound=nn.Module)
+
+
+@torch.no_grad()
+def initialise(module: nn.Module, generator: torch.Generator) -> None:
+    """Reset every layer of `module` in place: weights and biases uniform in ±1/√fan-in, norms to the identity."""
+    for layer in module.modules():
+        weight, bias = getattr(layer, "weight", None), getattr(layer, "bias", None)
+        if isinstance(weight, Tensor) and weight.ndim >= 2:
+            bound = 1 / math.sqrt(math.prod(weight.shape[1:]))
+            for tensor in (weight, bias):
+                if isinstance(tensor, Tensor):
+                    tensor.copy_(torch.empty(tensor.shape).uniform_(-bound, bound, generator=generator))
+        elif isinstance(weight, Tensor):
+            weight.fill_(1)
+            if isinstance(bias, Tensor):
+                bias.fill_(0)
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.reset_running_stats()
+
+
+def materialise(build: Callable[[], M], generator: torch.Generator, device: torch.device) -> M:
+    """Build a module without touching the global generator, then initialise it from ours."""
+    with torch.device("meta"):
+        module = build()
+    module = module.to_empty(device=device)
+    initialise(module, generator)
+    return module

@@ -1,0 +1,365 @@
+"""The learner: what a user holds. It wires the parts of a method and owns their state."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+import platform
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engram.checkpoint import read_checkpoint, write_checkpoint
+from engram.core import Batch, Context, InputError, Model, Part, Randomness
+from engram.initialise import materialise
+from engram.memory import Float32, Store
+from engram.methods import Method, Settings, find, settings_of
+from engram.naming import suggest
+from engram.nets import ConvNet, ReducedResNet18
+from engram.state import Tree
+from engram.validation import Label, check_images, check_labels
+
+CODECS = {"float32": Float32}
+FOOTPRINT = (
+    "images",
+    "labels",
+    "originals",
+    "queue",
+    "working_copies",
+    "net",
+    "theta",
+    "optimizer",
+    "snapshots",
+    "bookkeeping",
+)
+
+_log = logging.getLogger(__name__)
+
+
+class NonFiniteLossError(RuntimeError):
+    """Training diverged; the step was not taken."""
+
+
+class Learner(Part):
+    """Learns from a stream seen once, with a small memory.
+
+    >>> import numpy as np
+    >>> from engram import Learner
+    >>> learner = Learner("scr+ssd", memory_size=4, net={"width": 8}, theta={"width": 8})
+    >>> images = np.random.default_rng(0).random((8, 1, 16, 16), dtype=np.float32)
+    >>> learner.observe(images, ["cat", "dog"] * 4)
+    >>> sorted(set(learner.predict(images))) <= ["cat", "dog"]
+    True
+
+    Args:
+        method: a name of `engram methods`, or a `Method` of your own.
+        memory_size: images the memory holds (K).
+        slots_per_class: slots each class may claim for its summary (k), or "auto": K over the classes seen.
+        seed: of every random draw.
+        repeats: training steps on each stream batch; the method's own if not given.
+        boundary_gap: new classes that arrive within so many iterations count as one change of task.
+        codec: how images are stored.
+        keep_originals: keep the first image of each claimed slot, to look at beside its summary.
+        device: where the net runs.
+        scheme, retrieval, policy, summarize, classifier, net, theta: settings of that part, by name.
+    """
+
+    def __init__(
+        self,
+        method: str | Method = "scr+ssd",
+        *,
+        memory_size: int = 100,
+        slots_per_class: int | Literal["auto"] = "auto",
+        seed: int = 0,
+        repeats: int | None = None,
+        boundary_gap: int = 50,
+        codec: str = "float32",
+        keep_originals: bool = False,
+        device: str = "cpu",
+        scheme: Settings | None = None,
+        retrieval: Settings | None = None,
+        policy: Settings | None = None,
+        summarize: Settings | None = None,
+        classifier: Settings | None = None,
+        net: Settings | None = None,
+        theta: Settings | None = None,
+    ) -> None:
+        composition = find(method) if isinstance(method, str) else method
+        if codec not in CODECS:
+            raise InputError(f"unknown codec {codec!r}{suggest(codec, list(CODECS))}")
+        if slots_per_class != "auto" and slots_per_class < 1:
+            raise InputError(f"slots_per_class is {slots_per_class}: give a positive number, or 'auto'")
+        if memory_size < 1:
+            raise InputError(f"memory_size is {memory_size}: a memory needs at least one slot")
+        given = {"scheme": scheme, "retrieval": retrieval, "policy": policy, "classifier": classifier}
+        settings = {room: settings_of(getattr(composition, room), own) for room, own in given.items()}
+        if composition.summarize is not None:
+            settings["summarize"] = settings_of(composition.summarize, summarize)
+            settings["theta"] = settings_of(ConvNet, theta)
+        elif summarize or theta:
+            raise InputError(f"{method} has no summarizer: drop its settings, or choose a method with '+ssd'")
+        settings["net"] = settings_of(ReducedResNet18, net)
+        self.method = method if isinstance(method, str) else None
+        self.memory_size, self.slots_per_class = memory_size, slots_per_class
+        self.seed, self.boundary_gap, self.codec, self.keep_originals = seed, boundary_gap, codec, keep_originals
+        self.repeats = repeats or composition.repeats
+        self.device = torch.device(device)
+        self.settings = settings
+
+        self.image_shape: tuple[int, int, int] | None = None
+        self.scheme = composition.scheme(**settings["scheme"])
+        self.retrieval = composition.retrieval(**settings["retrieval"])
+        self.policy = composition.policy(**settings["policy"])
+        self.classifier = composition.classifier(**settings["classifier"])
+        self.summarizer = composition.summarize(**settings["summarize"]) if composition.summarize else None
+        self.parts: dict[str, Part] = {
+            name: getattr(self, name)
+            for name in ("scheme", "retrieval", "policy", "classifier", "summarizer")
+            if getattr(self, name) is not None
+        }
+        self._refuse_unmet_needs()
+        for name, part in self.parts.items():
+            self.add_state(name, part)
+        self.add_state("rng", Randomness(seed))
+        self.add_state("labels", [])
+        self.add_state("iteration", 0)
+        self.add_state("last_boundary", 0)
+        self.add_state("explicit_boundaries", False)
+        self.add_state("seconds", {"train": 0.0, "store": 0.0, "summarize": 0.0, "theta": 0.0})
+        self.rng: Randomness
+        self.labels: list[Label]
+        """The classes seen, in order of first arrival."""
+        self.iteration: int
+        """Batches observed."""
+        self.last_boundary: int
+        self.explicit_boundaries: bool
+        self.seconds: dict[str, float]
+
+    @property
+    def memory(self) -> Store:
+        """The memory: its images, labels, which slots are claimed and which hold summaries."""
+        self._require_observed("there is no memory")
+        return self._memory
+
+    @property
+    def rounds(self) -> int:
+        """Summarizing rounds so far."""
+        return self.summarizer.rounds if self.summarizer else 0
+
+    def observe(self, x: Any, y: Any) -> None:
+        """Learn from one batch: images (N,C,H,W), float in [0,1] or uint8, and their labels, all int or all str."""
+        images = check_images(x, self.image_shape)
+        labels = check_labels(y, len(images), self.labels)
+        new = [label for label in dict.fromkeys(labels) if label not in self.labels]
+        if self.image_shape is None:
+            self._build((int(images.shape[1]), int(images.shape[2]), int(images.shape[3])))
+        if new:
+            self._meet(new)
+        stream = self._batch(images, labels)
+        with self.clock("train"):
+            for _ in range(self.repeats):
+                self._train(stream)
+        ctx = self._context()
+        if self.summarizer:
+            with self.clock("summarize"):
+                self.summarizer.push(stream, ctx)
+        with self.clock("store"):
+            report = self.policy.store(stream, ctx)
+        if self.summarizer:
+            self.summarizer.after_store(stream, report, ctx)
+        self.iteration += 1
+
+    partial_fit = observe
+
+    def boundary(self) -> None:
+        """Say that a task has ended. Never needed; once said, boundaries are no longer inferred from new classes."""
+        self.explicit_boundaries = True
+        if self.image_shape is not None:
+            self._pass_boundary()
+
+    def scores(self, x: Any) -> Tensor:
+        """(N, classes) scores in the order of `labels`; higher is likelier, -inf where a class cannot be predicted."""
+        self._require_observed("nothing can be predicted")
+        images = check_images(x, self.image_shape, allow_empty=True)
+        if not len(images):
+            return torch.zeros(0, len(self.labels))
+        return self.classifier.scores(self._floats(images), self._context())
+
+    def predict(self, x: Any) -> list[Label]:
+        """The likeliest label of each image, as given to `observe`."""
+        scores = self.scores(x)
+        return [self.labels[index] for index in scores.argmax(1).tolist()] if len(scores) else []
+
+    def predict_proba(self, x: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """Softmax of the scores, in the order of `labels`."""
+        probabilities: np.ndarray[Any, np.dtype[np.float32]] = self.scores(x).softmax(1).cpu().numpy()
+        return probabilities
+
+    def footprint(self) -> Counter[str]:
+        """Bytes held, by what holds them; `total` is their sum."""
+        counted = Counter(dict.fromkeys(FOOTPRINT, 0))
+        counted.update(super().footprint())
+        counted["total"] = sum(counted.values())
+        return counted
+
+    def save(self, path: str | Path, extra: Tree = None) -> None:
+        """Save everything needed to go on exactly from here into the folder `path`; the save before is kept too.
+
+        `extra` is saved along (numbers, strings, lists, dicts, tensors) and comes back from `load_with_extra`.
+        """
+        if self.method is None:
+            raise InputError("a learner of an unregistered method cannot be saved: add it to engram.methods.METHODS")
+        tree = {"config": self.config(), "image_shape": self.image_shape, "state": self.state()}
+        write_checkpoint(Path(path), {"environment": environment(), "learner": tree, "extra": extra})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Learner:
+        """The learner saved at `path`."""
+        return cls.load_with_extra(path)[0]
+
+    @classmethod
+    def load_with_extra(cls, path: str | Path) -> tuple[Learner, Tree]:
+        """The learner saved at `path`, and what was saved along with it."""
+        tree = read_checkpoint(Path(path))
+        was, now = tree["environment"], environment()
+        changed = [f"{name} was {was.get(name)}, is {now[name]}" for name in now if was.get(name) != now[name]]
+        if changed:
+            _log.warning("checkpoint %s: going on may differ in the last bits (%s)", path, ", ".join(changed))
+        saved = tree["learner"]
+        learner = cls(**saved["config"])
+        if saved["image_shape"] is not None:
+            channels, height, width = saved["image_shape"]
+            learner._build((channels, height, width))
+        learner.load_state(saved["state"])
+        return learner, tree["extra"]
+
+    def config(self) -> dict[str, Any]:
+        """The arguments that make this learner again, every setting written out."""
+        rooms = {room: {name: _plain(value) for name, value in own.items()} for room, own in self.settings.items()}
+        return {
+            "method": self.method,
+            "memory_size": self.memory_size,
+            "slots_per_class": self.slots_per_class,
+            "seed": self.seed,
+            "repeats": self.repeats,
+            "boundary_gap": self.boundary_gap,
+            "codec": self.codec,
+            "keep_originals": self.keep_originals,
+            "device": str(self.device),
+        } | rooms
+
+    @contextmanager
+    def clock(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] += time.perf_counter() - start
+
+    def _refuse_unmet_needs(self) -> None:
+        provided = frozenset[str]().union(*(part.provides for part in self.parts.values()))
+        for part in self.parts.values():
+            if missing := part.needs - provided:
+                raise InputError(
+                    f"{type(part).__name__} needs {', '.join(sorted(missing))}, which no part of this method provides"
+                )
+
+    def _require_observed(self, consequence: str) -> None:
+        if self.image_shape is None:
+            raise InputError(f"this learner has not observed anything yet, so {consequence}: call observe first")
+
+    def _build(self, image_shape: tuple[int, int, int]) -> None:
+        """Make everything that depends on the images' shape."""
+        self.image_shape = image_shape
+        channels, size, _ = image_shape
+        backbone = materialise(
+            lambda: ReducedResNet18(channels, size, **self.settings["net"]), self.rng["init"], self.device
+        )
+        self.model = Model(backbone, backbone.feature_width)
+        self.optimizer = self.scheme.build(self.model, self.rng)
+        store = Store(self.memory_size, image_shape, CODECS[self.codec](), self.device, self.keep_originals)
+        self._memory = store
+        self.add_state("model", self.model)
+        self.add_state("optimizer", self.optimizer, count_as="optimizer")
+        self.add_state("_memory", store)
+        if self.summarizer:
+            theta = materialise(
+                lambda: ConvNet(channels, size, **self.settings["theta"]), self.rng["theta"], self.device
+            )
+            self.summarizer.build(theta)
+
+    def _meet(self, new: list[Label]) -> None:
+        """New classes: a boundary if one is due, then every part makes room for them."""
+        due = self.iteration - self.last_boundary >= self.boundary_gap
+        if due and not self.explicit_boundaries:
+            self._pass_boundary()
+        first = len(self.labels)
+        self.labels = [*self.labels, *new]
+        ctx = self._context()
+        for part in self.parts.values():
+            part.on_new_classes(list(range(first, len(self.labels))), ctx)
+
+    def _pass_boundary(self) -> None:
+        self.last_boundary = self.iteration
+        ctx = self._context()
+        for part in self.parts.values():
+            part.on_boundary(ctx)
+
+    def _train(self, stream: Batch) -> None:
+        ctx = self._context()
+        replay = None
+        if ctx.memory.size:
+            replay = ctx.memory.read(self.retrieval.select(stream, self.scheme.replay_size(ctx), ctx))
+        self.model.net.train()
+        loss = self.scheme.loss(stream, replay, ctx)
+        if loss is None:
+            return
+        if not math.isfinite(float(loss.detach())):
+            raise NonFiniteLossError(
+                f"the loss became {float(loss.detach())} at batch {self.iteration}: lower the learning rate"
+            )
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self.model.version += 1
+
+    def _context(self) -> Context:
+        classes = len(self.labels)
+        auto = max(1, self.memory_size // max(1, classes))
+        return Context(
+            model=self.model,
+            memory=self._memory,
+            rng=self.rng,
+            classes=classes,
+            iteration=self.iteration,
+            slots_per_class=auto if self.slots_per_class == "auto" else self.slots_per_class,
+            boundary_gap=self.boundary_gap,
+            optimizer=self.optimizer,
+            clock=self.clock,
+        )
+
+    def _batch(self, images: Tensor, labels: list[Label]) -> Batch:
+        index = {label: position for position, label in enumerate(self.labels)}
+        y = torch.tensor([index[label] for label in labels], device=self.device)
+        return Batch(self._floats(images), y, images if images.dtype == torch.uint8 else None)
+
+    def _floats(self, images: Tensor) -> Tensor:
+        images = images.to(self.device)
+        return images.float() / 255 if images.dtype == torch.uint8 else images
+
+
+def environment() -> dict[str, Any]:
+    """What bit-exact continuation depends on, besides the state."""
+    return {"torch": torch.__version__, "machine": platform.machine(), "threads": torch.get_num_threads()}
+
+
+def _plain(value: Any) -> Any:
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value

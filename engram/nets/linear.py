@@ -1,0 +1,37 @@
+"""A linear head whose classes may grow."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class GrowingLinear(nn.Module):
+    """A linear layer whose width is that of its weight, so that it can grow and be restored at any size."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(outputs, inputs))
+        self.bias = nn.Parameter(torch.empty(outputs))
+
+    @property
+    def outputs(self) -> int:
+        return len(self.bias)
+
+    @torch.no_grad()
+    def grow(self, outputs: int, generator: torch.Generator) -> None:
+        """Add freshly initialised outputs; the old ones and the parameters' identity stay."""
+        added = outputs - self.outputs
+        inputs = self.weight.shape[1]
+        bound = 1 / math.sqrt(inputs)
+        weight = torch.empty(added, inputs).uniform_(-bound, bound, generator=generator)
+        bias = torch.empty(added).uniform_(-bound, bound, generator=generator)
+        self.weight.data = torch.cat([self.weight.data, weight.to(self.weight.device)])
+        self.bias.data = torch.cat([self.bias.data, bias.to(self.bias.device)])
+        self.weight.grad = self.bias.grad = None
+
+    def forward(self, features: Tensor) -> Tensor:
+        return F.linear(features, self.weight, self.bias)

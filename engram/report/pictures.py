@@ -1,0 +1,68 @@
+"""Pictures of a memory: each class a column block, originals above their summaries where both are known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from PIL import Image, ImageDraw
+from torch import Tensor
+
+from engram.learner import Learner
+from engram.memory import Store
+
+GAP, CAPTION = 4, 12
+COLUMNS = 10
+
+
+def save_memory(learner: Learner, class_names: Sequence[str], folder: Path) -> None:
+    """Write `contact-sheet.png` and `memory.safetensors` (unclamped values) into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    memory = learner.memory
+    batch = memory.read(memory.filled())
+    tensors = {
+        "images": batch.x.cpu(),
+        "labels": batch.y.cpu(),
+        "claimed": memory.claimed[: memory.size].clone(),
+        "summary": memory.summary[: memory.size].clone(),
+    }
+    if memory.originals:
+        slots = sorted(memory.originals)
+        tensors["original_slots"] = torch.tensor(slots)
+        tensors["originals"] = torch.stack([memory.read_original(slot) for slot in slots])
+    safetensors.torch.save_file({name: value.contiguous() for name, value in tensors.items()}, folder / "memory.safetensors")
+    names = [class_names[label] if isinstance(label, int) else str(label) for label in learner.labels]
+    contact_sheet(memory, names).save(folder / "contact-sheet.png", optimize=True)
+
+
+def contact_sheet(memory: Store, names: Sequence[str], limit: int = 100, zoom: int | None = None) -> Image.Image:
+    """The first `limit` slots by class; a slot whose original is kept shows it above what it holds now."""
+    slots = memory.labels[: memory.size].argsort(stable=True)[:limit]
+    size = memory.shape[-1]
+    zoom = zoom or max(1, round(48 / size))
+    side = size * zoom
+    rows = 2 if memory.originals else 1
+    width, height = side + GAP, rows * (side + GAP) + CAPTION
+    columns = min(COLUMNS, len(slots))
+    lines = math.ceil(len(slots) / columns)
+    sheet = Image.new("RGB", (columns * width + GAP, lines * height + GAP), "white")
+    pen = ImageDraw.Draw(sheet)
+    for position, slot in enumerate(slots.tolist()):
+        left, top = GAP + position % columns * width, GAP + position // columns * height
+        pen.text((left, top), names[int(memory.labels[slot])][: side // 6], fill="black")
+        shown = [memory.read_original(slot)] if slot in memory.originals else []
+        shown.append(memory.read(torch.tensor([slot])).x[0].cpu())
+        for row, pixels in enumerate(shown):
+            sheet.paste(to_image(pixels, zoom), (left, top + CAPTION + row * (side + GAP)))
+    return sheet
+
+
+def to_image(pixels: Tensor, zoom: int = 1) -> Image.Image:
+    """A picture of one image (C,H,W), values clamped to [0,1]."""
+    values = (pixels.clamp(0, 1) * 255).round().to(torch.uint8)
+    array = values.expand(3, -1, -1).permute(1, 2, 0).numpy()
+    picture = Image.fromarray(array)
+    return picture.resize((picture.width * zoom, picture.height * zoom), Image.Resampling.NEAREST)

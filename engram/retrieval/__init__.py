@@ -1,0 +1,5 @@
+"""Which memory images are replayed."""
+
+from engram.retrieval.random import RandomRetrieval
+
+__all__ = ["RandomRetrieval"]

@@ -1,0 +1,100 @@
+"""State as a plain tree, and the tree as tensors plus JSON: what checkpoints are made of.
+
+A tree is built of dicts (keys all str or all int), lists, tensors and JSON scalars. `flatten` pulls the tensors out
+under path-like names and leaves a JSON skeleton; `unflatten` puts them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Tree = Any
+
+_TENSOR, _INT_KEYS = "$tensor", "$int_keys"
+
+
+def flatten(tree: Tree, prefix: str = "") -> tuple[dict[str, Tensor], Any]:
+    """Split `tree` into its tensors by path and a JSON-able skeleton that names them."""
+    tensors: dict[str, Tensor] = {}
+
+    def walk(node: Tree, path: str) -> Any:
+        if isinstance(node, Tensor):
+            tensors[path] = node
+            return {_TENSOR: path}
+        if isinstance(node, Mapping):
+            if node and all(isinstance(key, int) for key in node):
+                return {_INT_KEYS: [[key, walk(value, f"{path}.{key}")] for key, value in node.items()]}
+            return {str(key): walk(value, f"{path}.{key}") for key, value in node.items()}
+        if isinstance(node, list | tuple):
+            return [walk(value, f"{path}.{index}") for index, value in enumerate(node)]
+        if node is None or isinstance(node, bool | int | float | str):
+            return node
+        raise TypeError(f"{path}: {type(node).__name__} cannot be part of a saved state")
+
+    return tensors, walk(tree, prefix)
+
+
+def unflatten(tensors: Mapping[str, Tensor], skeleton: Any) -> Tree:
+    """The inverse of `flatten` (tuples come back as lists)."""
+    if isinstance(skeleton, list):
+        return [unflatten(tensors, value) for value in skeleton]
+    if isinstance(skeleton, dict):
+        if _TENSOR in skeleton:
+            return tensors[skeleton[_TENSOR]]
+        if _INT_KEYS in skeleton:
+            return {int(key): unflatten(tensors, value) for key, value in skeleton[_INT_KEYS]}
+        return {key: unflatten(tensors, value) for key, value in skeleton.items()}
+    return skeleton
+
+
+def tree_bytes(tree: Tree) -> int:
+    """Bytes held by the tensors of a tree; a scalar counts as eight."""
+    if isinstance(tree, Tensor):
+        return tree.nbytes
+    if isinstance(tree, Mapping):
+        return sum(tree_bytes(value) for value in tree.values())
+    if isinstance(tree, list | tuple):
+        return sum(tree_bytes(value) for value in tree)
+    if isinstance(tree, str):
+        return len(tree.encode())
+    return 0 if tree is None else 8
+
+
+def module_state(module: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach() for name, tensor in module.state_dict().items()}
+
+
+@torch.no_grad()
+def restore_module(module: nn.Module, saved: Mapping[str, Tensor]) -> None:
+    """Load tensors in place; a parameter that had grown when saved takes the saved shape and keeps its identity."""
+    current = dict(module.named_parameters()) | dict(module.named_buffers())
+    if current.keys() != saved.keys():
+        raise ValueError(f"saved state does not fit: differing entries {sorted(current.keys() ^ saved.keys())[:5]}")
+    for name, tensor in saved.items():
+        if current[name].shape == tensor.shape:
+            current[name].copy_(tensor)
+        else:
+            current[name].data = tensor.clone()
+
+
+def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[int, Tree]:
+    """Per-parameter state by position; hyper-parameters are settings and are saved with those."""
+    return {int(index): dict(state) for index, state in optimizer.state_dict()["state"].items()}
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[int, Tree]) -> None:
+    state = optimizer.state_dict()
+    optimizer.load_state_dict({"state": dict(saved), "param_groups": state["param_groups"]})
+
+
+def pad_optimizer_state(optimizer: torch.optim.Optimizer) -> None:
+    """After parameters grew along their first dimension: the new rows start with zero state."""
+    for parameter, state in optimizer.state.items():
+        for name, value in state.items():
+            if isinstance(value, Tensor) and value.ndim == parameter.ndim and len(value) < len(parameter):
+                rows = value.new_zeros(len(parameter) - len(value), *value.shape[1:])
+                state[name] = torch.cat([value, rows])

@@ -1,0 +1,25 @@
+"""The embedded stream: scikit-learn's handwritten digits (UCI, 1797 images of 8×8), real data without a download."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engram.streams.dataset import Dataset
+
+TEST_EVERY = 5
+"""Every fifth image of each class is a test image."""
+
+
+def load_digits(scale: int = 2) -> Dataset:
+    """Grey images of 8·scale pixels a side, each pixel repeated."""
+    from sklearn.datasets import load_digits as load
+
+    bunch = load()
+    pixels = np.rint(bunch.images * (255 / 16)).astype(np.uint8)
+    images = pixels.repeat(scale, axis=1).repeat(scale, axis=2)[:, None]
+    labels = bunch.target.astype(np.int64)
+    test = np.zeros(len(labels), dtype=bool)
+    for label in range(10):
+        test[np.flatnonzero(labels == label)[::TEST_EVERY]] = True
+    names = tuple(str(label) for label in range(10))
+    return Dataset("digits", images[~test], labels[~test], images[test], labels[test], names)

@@ -1,0 +1,61 @@
+"""The most recent real images of each current class, kept for summarizing only."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engram.core import Batch, Part
+
+
+class ClassQueue(Part):
+    """A ring of `capacity` images a class, for at most `max_classes` classes: the least recently seen one leaves.
+
+    Images that came as uint8 are kept as uint8.
+    """
+
+    def __init__(self, capacity: int, max_classes: int) -> None:
+        self.capacity, self.max_classes = capacity, max_classes
+        self.add_state("images", {}, count_as="queue")
+        self.add_state("pushed", {})
+        self.images: dict[int, Tensor]
+        """By class, least recently seen first; not in order of arrival within a class."""
+        self.pushed: dict[int, int]
+        """Images ever pushed, by class."""
+
+    @property
+    def classes(self) -> list[int]:
+        return sorted(self.images)
+
+    def count(self, label: int) -> int:
+        return len(self.images[label])
+
+    def push(self, batch: Batch) -> None:
+        pixels = (batch.x if batch.raw is None else batch.raw).cpu()
+        for label in dict.fromkeys(batch.y.tolist()):
+            self._push_class(label, pixels[(batch.y == label).cpu()])
+        while len(self.images) > self.max_classes:
+            oldest = next(iter(self.images))
+            del self.images[oldest], self.pushed[oldest]
+
+    def _push_class(self, label: int, new: Tensor) -> None:
+        ring, pushed = self.images.pop(label, new[:0]), self.pushed.pop(label, 0)
+        if ring.dtype != new.dtype:
+            ring, new = _as_float(ring), _as_float(new)
+        room = self.capacity - len(ring)
+        ring = torch.cat([ring, new[:room]])
+        overflow = new[room:]
+        for image, position in zip(overflow, range(pushed + len(new) - len(overflow), pushed + len(new)), strict=True):
+            ring[position % self.capacity] = image
+        self.images[label], self.pushed[label] = ring, pushed + len(new)
+
+    def read(self, label: int) -> Tensor:
+        return _as_float(self.images[label])
+
+    def clear(self) -> None:
+        self.images.clear()
+        self.pushed.clear()
+
+
+def _as_float(pixels: Tensor) -> Tensor:
+    return pixels.float() / 255 if pixels.dtype == torch.uint8 else pixels

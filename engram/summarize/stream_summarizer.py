@@ -1,0 +1,207 @@
+"""SSD's summarizer (Gu et al., 2024): summaries are optimised so that θ's gradients on them, and their relation to past
+summaries, match those of the stream.
+
+For each current class c, with real images from the queue and synthetic images M_c:
+    L_s = L_g(∇θ CE(real), ∇θ CE(M_c)) + γ L_r          M_c ← SGD with momentum on L_s, through θ's gradient
+θ itself learns from the stream and from original images in the memory, never from a summary.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engram.core import Batch, Context, InputError, StoreReport, Summarizer, choose
+from engram.initialise import initialise
+from engram.state import pad_optimizer_state
+from engram.summarize.augment import augment, draw_augmentation
+from engram.summarize.image_optimizer import drift, image_learning_rate, step
+from engram.summarize.matching import matching_target, summarizing_loss
+from engram.summarize.queue import ClassQueue
+
+
+class StreamSummarizer(Summarizer):
+    """Rounds of summarizing over the current classes, and the training of θ.
+
+    Args:
+        interval: iterations between rounds (τ), counted from the last arrival of new classes.
+        queue: most recent real images kept for each current class.
+        ready: images a class needs in its queue before it is summarized; the whole queue if not given.
+        gamma: weight of relationship matching (γ).
+        anchors: past summaries drawn at each class visit for relationship matching.
+        learning_rate: of the summaries; the paper's by slots per class if not given.
+        momentum: of the summaries.
+        wait_full: no round before the memory has filled once.
+        max_current_classes: classes kept in the queue; the least recently seen leaves.
+        new_classes: on new classes, re-initialise θ as published, or keep it and grow its head.
+        theta_learning_rate: of θ.
+        theta_momentum: of θ.
+        theta_batch: images of one step of θ.
+        theta_past_images: original images from the memory that join the stream batch to train θ.
+    """
+
+    needs = frozenset({"claims"})
+
+    def __init__(
+        self,
+        interval: int = 6,
+        queue: int = 64,
+        ready: int | None = None,
+        gamma: float = 1.0,
+        anchors: int = 10,
+        learning_rate: float | None = None,
+        momentum: float = 0.9,
+        wait_full: bool = False,
+        max_current_classes: int = 20,
+        new_classes: Literal["reinit", "grow"] = "reinit",
+        theta_learning_rate: float = 0.01,
+        theta_momentum: float = 0.9,
+        theta_batch: int = 10,
+        theta_past_images: int = 10,
+    ) -> None:
+        if interval < 1 or queue < 1 or not 1 <= (ready or queue) <= queue:
+            raise InputError(f"interval {interval}, queue {queue}, ready {ready}: need interval ≥ 1, 1 ≤ ready ≤ queue")
+        self.interval, self.ready = interval, ready or queue
+        self.gamma, self.anchors = gamma, anchors
+        self.learning_rate, self.momentum = learning_rate, momentum
+        self.wait_full, self.new_classes = wait_full, new_classes
+        self.theta_learning_rate, self.theta_momentum = theta_learning_rate, theta_momentum
+        self.theta_batch, self.theta_past_images = theta_batch, theta_past_images
+        self.add_state("queue", ClassQueue(queue, max_current_classes))
+        self.add_state("working", {}, count_as="working_copies")
+        self.add_state("age", 0)
+        self.add_state("rounds", 0)
+        self.queue: ClassQueue
+        self.working: dict[int, dict[str, Tensor]]
+        """By slot: the float copy the optimizer moves, and its velocity."""
+        self.age: int
+        """Iterations since the last reset, this one excluded."""
+        self.last_losses: dict[str, float] = {}
+        """Mean L_g and γ L_r over the classes of the last round."""
+
+    def build(self, theta: torch.nn.Module) -> None:
+        self.add_state("theta", theta, count_as="theta")
+        self.theta: torch.nn.Module = theta
+        optimizer = torch.optim.SGD(theta.parameters(), lr=self.theta_learning_rate, momentum=self.theta_momentum)
+        self.add_state("theta_optimizer", optimizer, count_as="optimizer")
+        self.theta_optimizer = optimizer
+
+    def on_new_classes(self, new: list[int], ctx: Context) -> None:
+        self.theta.head.grow(ctx.classes, ctx.rng["theta"])  # type: ignore[operator, union-attr]
+        same_change = len(new) < ctx.classes and self.age < ctx.boundary_gap
+        if self.new_classes == "grow" or same_change:
+            pad_optimizer_state(self.theta_optimizer)
+            return
+        initialise(self.theta, ctx.rng["theta"])
+        self.theta_optimizer.state.clear()
+        self.queue.clear()
+        self.working.clear()
+        self.age = 0
+
+    def push(self, stream: Batch, ctx: Context) -> None:
+        self.queue.push(stream)
+
+    def after_store(self, stream: Batch, report: StoreReport, ctx: Context) -> None:
+        for slot in report.claimed + report.released:
+            self.working.pop(slot, None)
+        with ctx.clock("summarize"):
+            if self.age % self.interval == 0 and not (self.wait_full and ctx.memory.free):
+                self._round(self._ready_classes(report, ctx), ctx)
+        with ctx.clock("theta"):
+            self._train_theta(stream, ctx)
+        self.age += 1
+
+    def _ready_classes(self, report: StoreReport, ctx: Context) -> list[int]:
+        """Classes with enough real images and all their slots, none of them claimed just now; ascending."""
+        memory = ctx.memory
+        quota = min(ctx.slots_per_class, max(1, memory.capacity // ctx.classes))
+        claiming = set(memory.labels[report.claimed].tolist())
+        return [
+            label
+            for label in self.queue.classes
+            if label not in claiming
+            and self.queue.count(label) >= self.ready
+            and len(memory.claimed_by(label)) >= quota
+        ]
+
+    def _round(self, classes: list[int], ctx: Context) -> None:
+        if not classes:
+            return
+        memory = ctx.memory
+        current = torch.isin(memory.labels, torch.tensor(self.queue.classes))
+        past_slots = (memory.claimed & ~current).nonzero().flatten()
+        rate = self.learning_rate if self.learning_rate is not None else image_learning_rate(ctx.slots_per_class)
+        waiting = self._sync_working_copies(ctx)
+        losses = []
+        for position, label in enumerate(classes):
+            slots = memory.claimed_by(label)
+            copies = [self.working[slot] for slot in slots.tolist()]
+            waiting -= set(slots.tolist())
+            images = torch.stack([copy["image"] for copy in copies])
+            velocity = torch.stack([copy["velocity"] for copy in copies])
+            drift(images, velocity, position, rate, self.momentum)
+            gradient, loss = self._gradient(images, label, past_slots, ctx)
+            step(images, velocity, gradient, rate, self.momentum)
+            memory.rewrite(slots, images)
+            drift(images, velocity, len(classes) - 1 - position, rate, self.momentum)
+            for copy, image, its_velocity in zip(copies, images, velocity, strict=True):
+                copy["image"], copy["velocity"] = image.clone(), its_velocity.clone()
+            losses.append(loss)
+        for slot in waiting:
+            drift(self.working[slot]["image"], self.working[slot]["velocity"], len(classes), rate, self.momentum)
+        self.rounds += 1
+        self.last_losses = {name: sum(loss[name] for loss in losses) / len(losses) for name in losses[0]}
+
+    def _sync_working_copies(self, ctx: Context) -> set[int]:
+        """Give each claimed slot of a current class a working copy, drop the others; returns the slots held."""
+        memory = ctx.memory
+        held = {slot for label in self.queue.classes for slot in memory.claimed_by(label).tolist()}
+        for slot in self.working.keys() - held:
+            del self.working[slot]
+        for slot in sorted(held - self.working.keys()):
+            image = memory.read(torch.tensor([slot])).x[0]
+            self.working[slot] = {"image": image, "velocity": torch.zeros_like(image)}
+        return held
+
+    def _gradient(
+        self, images: Tensor, label: int, past_slots: Tensor, ctx: Context
+    ) -> tuple[Tensor, dict[str, float]]:
+        """∂L_s/∂M_c, and the two losses."""
+        generator, size = ctx.rng["summarize"], images.shape[-1]
+        real = self.queue.read(label).to(images.device)
+        real = augment(real, draw_augmentation(len(real), size, generator))
+        target = matching_target(self.theta, real, label)  # type: ignore[arg-type]
+        synthetic = images.clone().requires_grad_()
+        augmented = augment(synthetic, draw_augmentation(len(images), size, generator))
+        anchors = self._anchor_features(past_slots, ctx)
+        matching, relation = summarizing_loss(
+            self.theta,  # type: ignore[arg-type]
+            augmented,
+            label,
+            target,
+            anchors,
+            self.gamma,
+        )
+        (gradient,) = torch.autograd.grad(matching + relation, synthetic)
+        return gradient, {"gradient_matching": float(matching.detach()), "relationship": float(relation.detach())}
+
+    @torch.no_grad()
+    def _anchor_features(self, past_slots: Tensor, ctx: Context) -> Tensor | None:
+        if not len(past_slots) or not self.gamma or not self.anchors:
+            return None
+        chosen = past_slots[choose(self.anchors, len(past_slots), ctx.rng["summarize"])]
+        features: Tensor = self.theta.features(ctx.memory.read(chosen).x)  # type: ignore[operator]
+        return features
+
+    def _train_theta(self, stream: Batch, ctx: Context) -> None:
+        real = ctx.memory.real_images()
+        chosen = real[choose(self.theta_past_images, len(real), ctx.rng["theta"])]
+        batch = Batch.join(stream, ctx.memory.read(chosen) if len(chosen) else None)
+        shuffled = choose(len(batch), len(batch), ctx.rng["theta"])
+        for part in shuffled.split(self.theta_batch):
+            self.theta_optimizer.zero_grad()
+            F.cross_entropy(self.theta(batch.x[part]), batch.y[part]).backward()  # type: ignore[no-untyped-call]
+            self.theta_optimizer.step()

@@ -1,0 +1,73 @@
+"""What arrives from outside is checked here, before anything changes."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engram.core import InputError
+
+Label = int | str
+
+
+def check_images(x: Any, expected: tuple[int, int, int] | None, *, allow_empty: bool = False) -> Tensor:
+    """A copy of the images as an own float32 or uint8 tensor (N,C,H,W), or an `InputError` saying what is wrong."""
+    if isinstance(x, Tensor):
+        images = x.detach().to("cpu", copy=True)
+    else:
+        try:
+            images = torch.from_numpy(np.array(x, order="C"))
+        except (TypeError, ValueError) as error:
+            raise InputError(f"images must be a tensor or an array (N,C,H,W); got {type(x).__name__}") from error
+    if images.ndim != 4:
+        raise InputError(f"images must have the shape (N,C,H,W); got {tuple(images.shape)}: add the missing axes")
+    if not len(images) and not allow_empty:
+        raise InputError("an empty batch was given: at least one image is needed")
+    shape = tuple(images.shape[1:])
+    if expected is not None and shape != expected:
+        raise InputError(f"images are {shape} (C,H,W); this learner was started on {expected}: convert them first")
+    if expected is None and (shape[0] not in (1, 3) or shape[1] != shape[2]):
+        hint = "; transpose (N,H,W,C) to (N,C,H,W)" if shape[-1] in (1, 3) else ""
+        raise InputError(f"images are {shape} (C,H,W); need 1 or 3 channels and square images{hint}")
+    if images.dtype == torch.uint8:
+        return images
+    if not images.is_floating_point():
+        raise InputError(f"images are {images.dtype}: give floats in [0,1], or uint8")
+    images = images.float()
+    if not torch.isfinite(images).all():
+        raise InputError("images contain NaN or infinite values")
+    if len(images) and (images.min() < 0 or images.max() > 1):
+        low, high = float(images.min()), float(images.max())
+        raise InputError(f"float images must lie in [0,1]; got [{low:.4g}, {high:.4g}]: divide by 255, or give uint8")
+    return images
+
+
+def check_labels(y: Any, count: int, known: Sequence[Label]) -> list[Label]:
+    """The labels as Python ints or strs, of the type the learner already knows."""
+    if isinstance(y, Tensor):
+        if y.is_floating_point() or y.dtype == torch.bool:
+            raise InputError(f"labels are {y.dtype}: give integers or strings")
+        y = y.detach().cpu().tolist()
+    elif isinstance(y, np.ndarray):
+        y = y.tolist()
+    if isinstance(y, str) or not isinstance(y, Sequence):
+        raise InputError(f"labels must be a sequence, one an image; got {type(y).__name__}")
+    labels: list[Label] = []
+    for label in y:
+        if isinstance(label, str):
+            labels.append(str(label))
+        elif isinstance(label, numbers.Integral) and not isinstance(label, bool | np.bool_):
+            labels.append(int(label))
+        else:
+            raise InputError(f"label {label!r} is {type(label).__name__}: give integers or strings")
+    if len(labels) != count:
+        raise InputError(f"{count} images came with {len(labels)} labels: one each is needed")
+    kinds = {type(label) for label in [*labels, *known[:1]]}
+    if len(kinds) > 1:
+        raise InputError("labels mix integers and strings: use one kind for the whole stream")
+    return labels

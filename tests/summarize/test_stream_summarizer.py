@@ -1,0 +1,229 @@
+"""When rounds happen, what they change, and what θ learns from."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from engram import InputError
+from engram.core import Context
+from engram.streams import class_incremental, load_dataset
+from engram.summarize import StreamSummarizer, augment, draw_augmentation, matching_target, summarizing_loss
+from engram.summarize.image_optimizer import drift, image_learning_rate
+from tests.helpers import feed, small_learner, toy_images, toy_stream
+
+
+def balanced_task(first: int, batches: int, classes: int = 10) -> list[tuple[np.ndarray, list[int]]]:
+    labels = list(range(first, first + classes))
+    return [(toy_images(labels, seed=index), labels) for index in range(batches)]
+
+
+def without_training(learner, monkeypatch: pytest.MonkeyPatch):
+    """Rounds are counted, nothing is computed."""
+    monkeypatch.setattr(learner, "_train", lambda stream: None)
+    monkeypatch.setattr(StreamSummarizer, "_train_theta", lambda self, stream, ctx: None)
+    monkeypatch.setattr(
+        StreamSummarizer,
+        "_gradient",
+        lambda self, images, label, past, ctx: (torch.zeros_like(images), {"gradient_matching": 0.0}),
+    )
+    return learner
+
+
+@pytest.mark.parametrize("slots", [1, 10, 64])
+def test_73_rounds_in_a_task_of_500_balanced_batches(slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = small_learner(memory_size=1300, slots_per_class=slots, summarize={})
+    without_training(learner, monkeypatch)
+    rounds_at = []
+    for task in range(2):
+        for index, (x, y) in enumerate(balanced_task(10 * task, 500)):
+            before = learner.rounds
+            learner.observe(x, y)
+            if learner.rounds > before:
+                rounds_at.append((task, index))
+    assert rounds_at == [(task, index) for task in range(2) for index in range(66, 499, 6)]
+    assert learner.rounds == 2 * 73
+
+
+def test_wait_full_holds_rounds_until_the_memory_has_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = small_learner(memory_size=30, slots_per_class=1, summarize={"queue": 4, "interval": 1, "wait_full": True})
+    without_training(learner, monkeypatch)
+    counts = []
+    for x, y in balanced_task(0, 8, classes=5):
+        learner.observe(x, y)
+        counts.append((learner.memory.free, learner.rounds))
+    assert [rounds for free, rounds in counts if free] == [0] * 5
+    assert learner.rounds == 3
+
+
+def test_a_rare_class_does_not_block_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = small_learner(memory_size=8, slots_per_class=2, summarize={"queue": 8, "ready": 4, "interval": 1})
+    visited: list[int] = []
+    without_training(learner, monkeypatch)
+    monkeypatch.setattr(
+        StreamSummarizer,
+        "_gradient",
+        lambda self, images, label, past, ctx: (
+            visited.append(label) or torch.zeros_like(images),
+            {"gradient_matching": 0.0},
+        ),
+    )
+    for index in range(6):
+        labels = [0, 0, 1, 1] if index else [0, 1, 2, 2]
+        learner.observe(toy_images(labels, index), labels)
+    assert set(visited) == {0, 1}
+
+
+def test_round_equals_one_shared_optimizer_stepped_once_per_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The published way, written out: SGD over the images of all classes, zero gradient for all but the visited."""
+    classes, slots, rate, momentum = 5, 2, 4e-2, 0.9
+
+    def gradient(images: Tensor, label: int) -> Tensor:
+        return (label + 1) * (images - 0.3) ** 2 + 0.1 * label
+
+    learner = small_learner(memory_size=16, slots_per_class=slots, summarize={"learning_rate": rate})
+    without_training(learner, monkeypatch)
+    monkeypatch.setattr(
+        StreamSummarizer,
+        "_gradient",
+        lambda self, images, label, past, ctx: (gradient(images, label), {"gradient_matching": 0.0}),
+    )
+    for x, y in balanced_task(0, 3, classes):
+        learner.observe(x, y)
+    memory, summarizer = learner.memory, learner.summarizer
+    slots_of = {label: memory.claimed_by(label) for label in range(classes)}
+    assert all(len(owned) == slots for owned in slots_of.values())
+
+    obvious = {label: memory.read(owned).x.clone().requires_grad_() for label, owned in slots_of.items()}
+    optimizer = torch.optim.SGD(list(obvious.values()), lr=rate, momentum=momentum)
+    for _ in range(3):
+        written = {}
+        for label in range(classes):
+            for images in obvious.values():
+                images.grad = torch.zeros_like(images)
+            obvious[label].grad = gradient(obvious[label].detach(), label)
+            optimizer.step()
+            written[label] = obvious[label].detach().clone()
+        summarizer._round(list(range(classes)), learner._context())
+        for label, owned in slots_of.items():
+            torch.testing.assert_close(memory.read(owned).x, written[label], rtol=1e-5, atol=1e-6)
+            copies = torch.stack([summarizer.working[slot]["image"] for slot in owned.tolist()])
+            torch.testing.assert_close(copies, obvious[label].detach(), rtol=1e-5, atol=1e-6)
+
+
+@given(st.integers(0, 12), st.floats(0, 0.99), st.integers(0, 99))
+@settings(max_examples=50, deadline=None)
+def test_drift_equals_so_many_steps_without_gradient(steps: int, momentum: float, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    image, velocity = torch.rand(2, 3, 4, generator=generator, dtype=torch.float64), None
+    velocity = torch.rand(2, 3, 4, generator=generator, dtype=torch.float64)
+    slow_image, slow_velocity = image.clone(), velocity.clone()
+    for _ in range(steps):
+        slow_velocity = momentum * slow_velocity
+        slow_image = slow_image - 0.1 * slow_velocity
+    drift(image, velocity, steps, 0.1, momentum)
+    torch.testing.assert_close(image, slow_image)
+    torch.testing.assert_close(velocity, slow_velocity)
+
+
+@pytest.mark.parametrize(
+    ("slots", "rate"), [(1, 2e-4), (5, 1e-3), (10, 4e-3), (50, 4e-3), (2, 2e-4 * 5 ** (np.log(2) / np.log(5)))]
+)
+def test_image_learning_rate_is_published_or_log_interpolated(slots: int, rate: float) -> None:
+    assert image_learning_rate(slots) == pytest.approx(rate)
+
+
+def test_theta_never_learns_from_a_summary_and_sees_stream_and_originals(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = small_learner(memory_size=12, slots_per_class=1)
+    seen: list[Tensor] = []
+    plain = StreamSummarizer._train_theta
+
+    def watched(self: StreamSummarizer, stream, ctx: Context) -> None:
+        self.theta.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].clone())).__enter__()
+        plain(self, stream, ctx)
+        self.theta._forward_pre_hooks.clear()
+
+    monkeypatch.setattr(StreamSummarizer, "_train_theta", watched)
+    arrived: set[bytes] = set()
+    for x, y in toy_stream(tasks=3, batches=14):
+        arrived |= {image.tobytes() for image in (x.astype(np.float32) / 255)}
+        learner.observe(x, y)
+    assert learner.rounds > 3
+    assert learner.memory.summary.any()
+    trained_on = {image.numpy().tobytes() for batch in seen for image in batch}
+    assert trained_on <= arrived
+    assert max(len(batch) for batch in seen) <= 10
+    assert sum(len(batch) for batch in seen) > 3 * 14 * 4
+
+
+def test_new_classes_reset_theta_and_the_queue_as_published() -> None:
+    learner = feed(small_learner(boundary_gap=5), toy_stream(tasks=1, batches=10))
+    before = learner.summarizer.theta.convolutions[0].weight.detach().clone()
+    learner.observe(toy_images([7, 8], 0), [7, 8])
+    assert learner.summarizer.queue.classes == [2, 3]
+    assert learner.summarizer.age == 1
+    assert not torch.equal(learner.summarizer.theta.convolutions[0].weight, before)
+    assert learner.summarizer.theta.head.outputs == 4
+
+
+@pytest.mark.parametrize("how", ["setting", "same change"])
+def test_growing_keeps_theta_and_the_queue(how: str) -> None:
+    summarize = {"queue": 8, "ready": 4, "interval": 3} | ({"new_classes": "grow"} if how == "setting" else {})
+    learner = small_learner(boundary_gap=5 if how == "setting" else 50, summarize=summarize)
+    feed(learner, toy_stream(tasks=1, batches=10))
+    summarizer = learner.summarizer
+    convolution, head = summarizer.theta.convolutions[0].weight.detach().clone(), summarizer.theta.head.weight.detach().clone()
+    learner._meet([7, 8])
+    assert torch.equal(summarizer.theta.convolutions[0].weight, convolution)
+    assert torch.equal(summarizer.theta.head.weight[:2], head)
+    assert summarizer.queue.classes == [0, 1]
+    learner.observe(toy_images([7, 8], 0), [7, 8])
+    assert summarizer.queue.classes == [0, 1, 2, 3]
+    assert summarizer.age == 11
+
+
+def test_component_ablation_turns_past_help_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D+S of the paper: gradient matching only, θ on the stream only."""
+    ablated = {"queue": 8, "ready": 4, "interval": 3, "gamma": 0.0, "theta_past_images": 0}
+    learner = small_learner(memory_size=12, slots_per_class=1, boundary_gap=5, summarize=ablated)
+    sizes = []
+    learner.observe(*next(toy_stream(1, 1)))
+    learner.summarizer.theta.register_forward_pre_hook(lambda module, inputs: sizes.append(len(inputs[0])))
+    feed(learner, toy_stream(tasks=2, batches=12))
+    assert set(sizes) == {4}
+    assert learner.summarizer.last_losses["relationship"] == 0
+
+
+def test_summaries_match_their_whole_class_better_than_the_first_images_did() -> None:
+    """Over all training images of the class, most of which the queue had long dropped, under new augmentations."""
+    stream = class_incremental(load_dataset("digits"), seed=0, tasks=1)
+    learner = small_learner(
+        memory_size=2,
+        slots_per_class=1,
+        keep_originals=True,
+        theta={"width": 32},
+        summarize={"queue": 16, "ready": 8, "interval": 1, "learning_rate": 1e-3},
+    )
+    feed(learner, stream.batches(stream.tasks[0]))
+    theta, memory = learner.summarizer.theta, learner.memory
+    before, after = 0.0, 0.0
+    for label in range(2):
+        slot = memory.claimed_by(label)
+        pixels = torch.tensor(stream.dataset.train_x[stream.dataset.train_y == learner.labels[label]]) / 255
+        for seed in range(5):
+            generator = torch.Generator().manual_seed(seed)
+            target = matching_target(theta, augment(pixels, draw_augmentation(len(pixels), 16, generator)), label)
+            draw = draw_augmentation(1, 16, generator)
+            first, summary = augment(memory.read_original(int(slot))[None], draw), augment(memory.read(slot).x, draw)
+            before += float(summarizing_loss(theta, first, label, target, None, 0.0)[0].detach())
+            after += float(summarizing_loss(theta, summary, label, target, None, 0.0)[0].detach())
+    assert after < 0.5 * before
+
+
+def test_impossible_settings_are_refused() -> None:
+    with pytest.raises(InputError, match="ready"):
+        StreamSummarizer(queue=4, ready=5)
+    with pytest.raises(InputError, match="interval"):
+        StreamSummarizer(interval=0)
