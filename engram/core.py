@@ -153,30 +153,36 @@ def choose(count: int, of: int, generator: torch.Generator) -> Tensor:
     return torch.randperm(of, generator=generator)[:count]
 
 
+class _Net(nn.Module):
+    def __init__(self, backbone: nn.Module) -> None:
+        super().__init__()
+        self.backbone = backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.heads = nn.ModuleDict()
+
+
 class Model(Part):
     """The learner's net φ: a backbone giving features and named heads on top of them, in channels-last layout."""
 
     def __init__(self, backbone: nn.Module, feature_width: int) -> None:
         self.feature_width = feature_width
         self.version = 0
-        net = nn.ModuleDict({"backbone": backbone, "heads": nn.ModuleDict()})
-        self.add_state("net", net, count_as="net")
-        self.net: nn.ModuleDict
-        backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        """Changes whenever the net does."""
+        self.add_state("net", _Net(backbone), count_as="net")
+        self.net: _Net
 
     @property
     def device(self) -> torch.device:
         return next(self.net.parameters()).device
 
     def features(self, x: Tensor) -> Tensor:
-        features: Tensor = self.net["backbone"](x.to(memory_format=torch.channels_last))
+        features: Tensor = self.net.backbone(x.to(memory_format=torch.channels_last))
         return features
 
     def head(self, name: str) -> nn.Module:
-        return self.net["heads"][name]  # type: ignore[index]
+        return self.net.heads[name]
 
     def add_head(self, name: str, build: Callable[[], nn.Module], generator: torch.Generator) -> None:
-        self.net["heads"][name] = materialise(build, generator, self.device)  # type: ignore[index]
+        self.net.heads[name] = materialise(build, generator, self.device)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         return self.net.parameters()
@@ -256,12 +262,38 @@ class Policy(Part):
         raise NotImplementedError
 
 
+class SummarizingNet(nn.Module):
+    """What summarizing asks of its net θ. Images must not influence each other (no batch statistics)."""
+
+    @property
+    def matched_weights(self) -> list[Tensor]:
+        """The weights whose gradients are matched."""
+        raise NotImplementedError
+
+    def features(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def classify(self, features: Tensor) -> Tensor:
+        """Logits of the classes seen."""
+        raise NotImplementedError
+
+    def grow(self, classes: int, generator: torch.Generator) -> None:
+        """Make room for so many classes in all."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classify(self.features(x))
+
+
 class Summarizer(Part):
     """Improves what the memory holds. It sees every stream batch, after the net was trained on it."""
 
     rounds: int
+    """Rounds of summarizing so far."""
+    last_losses: dict[str, float]
+    """What the last round measured, by name."""
 
-    def build(self, theta: nn.Module) -> None:
+    def build(self, theta: SummarizingNet) -> None:
         """Take the summarizing net θ. Called once, when the shape of the images is known."""
         raise NotImplementedError
 

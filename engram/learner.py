@@ -21,7 +21,7 @@ from engram.checkpoint import read_checkpoint, write_checkpoint
 from engram.core import Batch, Context, InputError, Model, Part, Randomness
 from engram.initialise import materialise
 from engram.memory import Float32, Store
-from engram.methods import Method, Settings, find, settings_of
+from engram.methods import Method, Settings, configurable, find, settings_of
 from engram.naming import suggest
 from engram.nets import ConvNet, ReducedResNet18
 from engram.state import Tree
@@ -99,14 +99,20 @@ class Learner(Part):
             raise InputError(f"slots_per_class is {slots_per_class}: give a positive number, or 'auto'")
         if memory_size < 1:
             raise InputError(f"memory_size is {memory_size}: a memory needs at least one slot")
-        given = {"scheme": scheme, "retrieval": retrieval, "policy": policy, "classifier": classifier}
-        settings = {room: settings_of(getattr(composition, room), own) for room, own in given.items()}
-        if composition.summarize is not None:
-            settings["summarize"] = settings_of(composition.summarize, summarize)
-            settings["theta"] = settings_of(ConvNet, theta)
-        elif summarize or theta:
-            raise InputError(f"{method} has no summarizer: drop its settings, or choose a method with '+ssd'")
-        settings["net"] = settings_of(ReducedResNet18, net)
+        given = {
+            "scheme": scheme,
+            "retrieval": retrieval,
+            "policy": policy,
+            "summarize": summarize,
+            "classifier": classifier,
+            "net": net,
+            "theta": theta,
+        }
+        parts = configurable(composition)
+        for room, own in given.items():
+            if own and room not in parts:
+                raise InputError(f"{method} has no {room}: drop its settings, or choose a method with '+ssd'")
+        settings = {room: settings_of(part, given[room]) for room, part in parts.items()}
         self.method = method if isinstance(method, str) else None
         self.memory_size, self.slots_per_class = memory_size, slots_per_class
         self.seed, self.boundary_gap, self.codec, self.keep_originals = seed, boundary_gap, codec, keep_originals
@@ -327,7 +333,7 @@ class Learner(Part):
                 f"the loss became {float(loss.detach())} at batch {self.iteration}: lower the learning rate"
             )
         self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.optimizer.step()
         self.model.version += 1
 

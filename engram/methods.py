@@ -12,6 +12,7 @@ from engram.classify import NearestClassMean
 from engram.core import Classifier, InputError, Policy, Retrieval, Scheme, Summarizer
 from engram.memory import Dynamic, Reservoir
 from engram.naming import suggest
+from engram.nets import ConvNet, ReducedResNet18
 from engram.retrieval import RandomRetrieval
 from engram.schemes import SupervisedContrastiveReplay
 from engram.summarize import StreamSummarizer
@@ -72,6 +73,12 @@ def find(name: str) -> Method:
     raise InputError(f"unknown method {name!r}{suggest(name, names())}")
 
 
+def configurable(method: Method) -> dict[str, Any]:
+    """What of a learner takes settings, by the name they go under: the method's parts and the nets it trains."""
+    nets = {"net": ReducedResNet18} | ({"theta": ConvNet} if method.summarize else {})
+    return method.parts() | nets
+
+
 def settings_of(part: Any, given: Settings | None = None) -> dict[str, Any]:
     """A part's settings in full: its constructor's defaults, overridden by `given`; unknown names are refused."""
     parameters = inspect.signature(part).parameters
@@ -82,6 +89,6 @@ def settings_of(part: Any, given: Settings | None = None) -> dict[str, Any]:
             raise InputError(f"{part.__name__} has no setting {name!r}{suggest(name, list(resolved))}")
         if dataclasses.is_dataclass(resolved[name]) and isinstance(value, Mapping):
             group = type(resolved[name])
-            value = group(**settings_of(group, value))  # type: ignore[operator]
+            value = group(**settings_of(group, value))
         resolved[name] = value
     return resolved

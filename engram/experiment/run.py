@@ -82,7 +82,7 @@ def run(
     on_event: Callable[[Event], None] = lambda event: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
-    """Run `config` in the folder `out` and return the result, which is also written there.
+    """Run `config` in the folder `out` and return the result, which is also written there as result.json.
 
     With `resume` an interrupted run goes on from its checkpoint and a finished one is only read. `on_event` hears of
     the start, every batch, every task and the end; when `should_stop` turns true the run saves and is `Interrupted`.
@@ -121,10 +121,9 @@ class _Run:
     def prepare(self) -> None:
         """Make the folder and the learner, or read both from the checkpoint."""
         learner = _make_learner(self.config, self.stream)
-        resolved = {
-            "run": dataclasses.asdict(self.config) | {"settings": None},
-            "learner": learner.config(),
-        }
+        chosen = dataclasses.asdict(self.config)
+        del chosen["settings"]
+        resolved = chosen | {name: value for name, value in learner.config().items() if name != "device"}
         text = yaml.safe_dump(json.loads(json.dumps(resolved)), sort_keys=False)
         config_file = self.out / "config.yaml"
         if config_file.is_file() and config_file.read_text() != text:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from engram.core import SummarizingNet
 from engram.nets.linear import GrowingLinear
 
 
@@ -25,7 +26,7 @@ class InstanceNorm(nn.Module):
         return F.group_norm(x, x.shape[1], self.weight, self.bias)
 
 
-class ConvNet(nn.Module):
+class ConvNet(SummarizingNet):
     """Features: 2048 / 8192 / 12800 at 32 / 64 / 84 px for `width` 128. The head starts without classes and grows.
 
     Args:
@@ -44,7 +45,6 @@ class ConvNet(nn.Module):
 
     @property
     def matched_weights(self) -> list[Tensor]:
-        """The convolution weights, whose gradients summarizing matches."""
         return [convolution.weight for convolution in self.convolutions]  # type: ignore[misc]
 
     def features(self, x: Tensor) -> Tensor:
@@ -52,6 +52,9 @@ class ConvNet(nn.Module):
             x = F.avg_pool2d(F.relu(norm(convolution(x))), 2)
         return x.flatten(1)
 
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.features(x))
+    def classify(self, features: Tensor) -> Tensor:
+        logits: Tensor = self.head(features)
         return logits
+
+    def grow(self, classes: int, generator: torch.Generator) -> None:
+        self.head.grow(classes, generator)

@@ -33,7 +33,9 @@ def save_memory(learner: Learner, class_names: Sequence[str], folder: Path) -> N
         slots = sorted(memory.originals)
         tensors["original_slots"] = torch.tensor(slots)
         tensors["originals"] = torch.stack([memory.read_original(slot) for slot in slots])
-    safetensors.torch.save_file({name: value.contiguous() for name, value in tensors.items()}, folder / "memory.safetensors")
+    safetensors.torch.save_file(
+        {name: value.contiguous() for name, value in tensors.items()}, folder / "memory.safetensors"
+    )
     names = [class_names[label] if isinstance(label, int) else str(label) for label in learner.labels]
     contact_sheet(memory, names).save(folder / "contact-sheet.png", optimize=True)
 

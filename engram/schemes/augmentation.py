@@ -56,9 +56,7 @@ def augment_view(images: Tensor, settings: ViewAugmentation, generator: torch.Ge
     return views
 
 
-def draw_crops(
-    count: int, height: int, width: int, settings: ViewAugmentation, generator: torch.Generator
-) -> Tensor:
+def draw_crops(count: int, height: int, width: int, settings: ViewAugmentation, generator: torch.Generator) -> Tensor:
     """(count, 4) integer boxes: left, top, width, height. The whole image where ten draws did not fit."""
     uniform = torch.rand(count, CROP_ATTEMPTS, 4, generator=generator)
     low, high = settings.crop_scale

@@ -25,7 +25,7 @@ def supervised_contrastive_loss(projections: Tensor, labels: Tensor, temperature
 
 
 class SupervisedContrastiveReplay(Scheme):
-    """Contrasts the stream and a large replay batch, each image raw and augmented, the two views in a pass of their own.
+    """Contrasts the stream and a large replay batch, each image raw and augmented, each view in a pass of its own.
 
     No step is taken while the memory is empty.
 

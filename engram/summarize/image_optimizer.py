@@ -7,6 +7,7 @@ drifts p steps, takes its own, is written to the memory, and drifts n−1−p mo
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import torch
@@ -21,10 +22,10 @@ def image_learning_rate(slots_per_class: int) -> float:
     known = sorted(PUBLISHED_RATES)
     if slots_per_class <= known[0]:
         return PUBLISHED_RATES[known[0]]
-    for low, high in zip(known, known[1:], strict=False):
+    for low, high in itertools.pairwise(known):
         if slots_per_class <= high:
             share = math.log(slots_per_class / low) / math.log(high / low)
-            return PUBLISHED_RATES[low] * (PUBLISHED_RATES[high] / PUBLISHED_RATES[low]) ** share
+            return float(PUBLISHED_RATES[low] * (PUBLISHED_RATES[high] / PUBLISHED_RATES[low]) ** share)
     return PUBLISHED_RATES[known[-1]]
 
 

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from engram.core import SummarizingNet
 from engram.summarize.losses import gradient_matching_loss, relationship_loss
 
 CHUNK_PIXELS = 8 * 32 * 32
 """Real images go through θ in chunks of about so many pixels: instance norm keeps images apart, so only the order of
 summation changes, and activations that stay in cache make the gradient nearly twice as fast."""
-
-
-class SummarizingNet(Protocol):
-    """What summarizing asks of θ."""
-
-    @property
-    def matched_weights(self) -> Sequence[Tensor]: ...
-
-    def features(self, x: Tensor) -> Tensor: ...
-
-    def head(self, features: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -38,12 +26,12 @@ class MatchingTarget:
 
 def matching_target(theta: SummarizingNet, images: Tensor, label: int) -> MatchingTarget:
     """Gradients and features of θ on the real images of class `label`."""
-    weights = list(theta.matched_weights)
+    weights = theta.matched_weights
     gradients = [torch.zeros_like(weight) for weight in weights]
     features = []
     for chunk in images.split(max(1, CHUNK_PIXELS // (images.shape[-1] * images.shape[-2]))):
         chunk_features = theta.features(chunk)
-        loss = _cross_entropy_sum(theta.head(chunk_features), label) / len(images)
+        loss = _cross_entropy_sum(theta.classify(chunk_features), label) / len(images)
         for total, gradient in zip(gradients, torch.autograd.grad(loss, weights), strict=True):
             total += gradient
         features.append(chunk_features.detach())
@@ -58,8 +46,8 @@ def summarizing_loss(
     `anchors` are θ's features of past summaries; None where there are none.
     """
     features = theta.features(images)
-    loss = _cross_entropy_sum(theta.head(features), label) / len(images)
-    gradients = torch.autograd.grad(loss, list(theta.matched_weights), create_graph=True)
+    loss = _cross_entropy_sum(theta.classify(features), label) / len(images)
+    gradients = torch.autograd.grad(loss, theta.matched_weights, create_graph=True)
     matching = gradient_matching_loss(target.gradients, gradients)
     if anchors is None:
         return matching, torch.zeros_like(matching)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engram.core import Batch, Context, InputError, StoreReport, Summarizer, choose
+from engram.core import Batch, Context, InputError, StoreReport, Summarizer, SummarizingNet, choose
 from engram.initialise import initialise
 from engram.state import pad_optimizer_state
 from engram.summarize.augment import augment, draw_augmentation
@@ -82,15 +82,15 @@ class StreamSummarizer(Summarizer):
         self.last_losses: dict[str, float] = {}
         """Mean L_g and γ L_r over the classes of the last round."""
 
-    def build(self, theta: torch.nn.Module) -> None:
+    def build(self, theta: SummarizingNet) -> None:
         self.add_state("theta", theta, count_as="theta")
-        self.theta: torch.nn.Module = theta
+        self.theta: SummarizingNet = theta
         optimizer = torch.optim.SGD(theta.parameters(), lr=self.theta_learning_rate, momentum=self.theta_momentum)
         self.add_state("theta_optimizer", optimizer, count_as="optimizer")
         self.theta_optimizer = optimizer
 
     def on_new_classes(self, new: list[int], ctx: Context) -> None:
-        self.theta.head.grow(ctx.classes, ctx.rng["theta"])  # type: ignore[operator, union-attr]
+        self.theta.grow(ctx.classes, ctx.rng["theta"])
         same_change = len(new) < ctx.classes and self.age < ctx.boundary_gap
         if self.new_classes == "grow" or same_change:
             pad_optimizer_state(self.theta_optimizer)
@@ -173,18 +173,11 @@ class StreamSummarizer(Summarizer):
         generator, size = ctx.rng["summarize"], images.shape[-1]
         real = self.queue.read(label).to(images.device)
         real = augment(real, draw_augmentation(len(real), size, generator))
-        target = matching_target(self.theta, real, label)  # type: ignore[arg-type]
+        target = matching_target(self.theta, real, label)
         synthetic = images.clone().requires_grad_()
         augmented = augment(synthetic, draw_augmentation(len(images), size, generator))
         anchors = self._anchor_features(past_slots, ctx)
-        matching, relation = summarizing_loss(
-            self.theta,  # type: ignore[arg-type]
-            augmented,
-            label,
-            target,
-            anchors,
-            self.gamma,
-        )
+        matching, relation = summarizing_loss(self.theta, augmented, label, target, anchors, self.gamma)
         (gradient,) = torch.autograd.grad(matching + relation, synthetic)
         return gradient, {"gradient_matching": float(matching.detach()), "relationship": float(relation.detach())}
 
@@ -193,8 +186,7 @@ class StreamSummarizer(Summarizer):
         if not len(past_slots) or not self.gamma or not self.anchors:
             return None
         chosen = past_slots[choose(self.anchors, len(past_slots), ctx.rng["summarize"])]
-        features: Tensor = self.theta.features(ctx.memory.read(chosen).x)  # type: ignore[operator]
-        return features
+        return self.theta.features(ctx.memory.read(chosen).x)
 
     def _train_theta(self, stream: Batch, ctx: Context) -> None:
         real = ctx.memory.real_images()
@@ -203,5 +195,5 @@ class StreamSummarizer(Summarizer):
         shuffled = choose(len(batch), len(batch), ctx.rng["theta"])
         for part in shuffled.split(self.theta_batch):
             self.theta_optimizer.zero_grad()
-            F.cross_entropy(self.theta(batch.x[part]), batch.y[part]).backward()  # type: ignore[no-untyped-call]
+            F.cross_entropy(self.theta(batch.x[part]), batch.y[part]).backward()
             self.theta_optimizer.step()

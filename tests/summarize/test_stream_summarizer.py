@@ -174,7 +174,8 @@ def test_growing_keeps_theta_and_the_queue(how: str) -> None:
     learner = small_learner(boundary_gap=5 if how == "setting" else 50, summarize=summarize)
     feed(learner, toy_stream(tasks=1, batches=10))
     summarizer = learner.summarizer
-    convolution, head = summarizer.theta.convolutions[0].weight.detach().clone(), summarizer.theta.head.weight.detach().clone()
+    theta = summarizer.theta
+    convolution, head = theta.convolutions[0].weight.detach().clone(), theta.head.weight.detach().clone()
     learner._meet([7, 8])
     assert torch.equal(summarizer.theta.convolutions[0].weight, convolution)
     assert torch.equal(summarizer.theta.head.weight[:2], head)
@@ -184,7 +185,7 @@ def test_growing_keeps_theta_and_the_queue(how: str) -> None:
     assert summarizer.age == 11
 
 
-def test_component_ablation_turns_past_help_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_component_ablation_turns_past_help_off() -> None:
     """D+S of the paper: gradient matching only, θ on the stream only."""
     ablated = {"queue": 8, "ready": 4, "interval": 3, "gamma": 0.0, "theta_past_images": 0}
     learner = small_learner(memory_size=12, slots_per_class=1, boundary_gap=5, summarize=ablated)

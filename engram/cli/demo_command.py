@@ -1,0 +1,43 @@
+"""`engram demo`: the embedded stream, learned with plain replay and with summaries at the same memory."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from engram.cli.parser import Parser
+from engram.cli.run_command import execute
+from engram.experiment.demo import METHODS, demo_config
+from engram.experiment.pool import Job
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser(
+        prog="engram demo",
+        usage="engram demo [options]",
+        description="Learn the embedded handwritten digits, two new classes at a time, each image seen once, with a "
+        "memory of ten images: plain replay (scr), the dynamic memory alone (scr+dynamic), and summaries (scr+ssd).",
+    )
+    parser.add_argument("--seeds", type=int, default=3, help="seeds of each method")
+    parser.add_argument("--out", type=Path | None, default=None, help="folder of the runs (default: under runs/)")
+    parser.add_argument("--resume", action="store_true", help="go on with an interrupted demonstration in that folder")
+    options = parser.parse_args(argv)
+    out = options.out or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
+    jobs = [
+        Job(demo_config(method, seed), out / method / f"seed-{seed}")
+        for seed in range(options.seeds)
+        for method in METHODS
+    ]
+    console = Console()
+    console.print(
+        "Ten handwritten digits arrive two classes at a time, every image once. The memory holds ten images:\n"
+        "scr replays original images, scr+dynamic keeps one of each class, scr+ssd turns that one into a summary.\n",
+        highlight=False,
+    )
+    code = execute(jobs, out, resume=options.resume, threads=None, checkpoint_every=60.0)
+    if code == 0:
+        sheet = out / "scr+ssd" / "seed-0" / "memory" / "contact-sheet.png"
+        console.print(f"First images above their summaries: {sheet}", highlight=False)
+    return code

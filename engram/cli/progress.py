@@ -1,0 +1,81 @@
+"""Progress of one or several runs: a bar with rate and time left, or plain lines where there is no terminal."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+Event = dict[str, Any]
+
+PLAIN_EVERY = 20.0
+"""Seconds between plain lines."""
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:.1f} batches/s" if task.speed else "– batches/s")
+
+
+class RunProgress:
+    """Hears the events of runs, given as (job number, event), and shows them."""
+
+    def __init__(self, names: list[str], console: Console) -> None:
+        self.names, self.console = names, console
+        self.done, self.total = [0] * len(names), [0] * len(names)
+        self.began = self.said = time.monotonic()
+        self.skipped = 0
+        self.bar: Progress | None = None
+        if console.is_terminal:
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                _Rate(),
+                TimeRemainingColumn(),
+            )
+            self.bar = Progress(*columns, console=console)
+            self.bar_task = self.bar.add_task("learning", total=None)
+
+    def __enter__(self) -> RunProgress:
+        if self.bar:
+            self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar:
+            self.bar.stop()
+
+    def __call__(self, job: int, event: Event) -> None:
+        if event["event"] == "start":
+            self.done[job], self.total[job] = event["done"], event["total"]
+            self.skipped += event["done"]
+        elif event["event"] == "batch":
+            self.done[job] += 1
+        elif event["event"] == "task":
+            accuracies = " ".join(f"{value:5.1f}" for value in event["accuracies"])
+            line = (
+                f"{self.names[job]:<22} task {event['task']}: average {event['average']:5.1f} %   by task {accuracies}"
+            )
+            self.console.print(line, highlight=False)
+        self._show()
+
+    def _show(self) -> None:
+        started = [total for total in self.total if total]
+        expected = int(sum(started) / len(started) * len(self.total)) if started else None
+        if self.bar:
+            self.bar.update(self.bar_task, completed=sum(self.done), total=expected)
+        elif expected and time.monotonic() - self.said > PLAIN_EVERY:
+            self.said = time.monotonic()
+            rate = (sum(self.done) - self.skipped) / (self.said - self.began)
+            left = (expected - sum(self.done)) / rate if rate else 0
+            self.console.print(
+                f"{sum(self.done)} of {expected} batches, {rate:.1f} batches/s, about {left:.0f} s left",
+                highlight=False,
+            )

@@ -1,0 +1,131 @@
+"""`engram run [METHOD] [DATASET]`: one learner over one stream, or the same over several seeds."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import ActionConfigFile  # type: ignore[attr-defined]
+from rich.console import Console
+
+from engram.cli.parser import Parser
+from engram.cli.progress import RunProgress
+from engram.cli.stopping import INTERRUPTED, stop_on_signal
+from engram.cli.tables import comparison
+from engram.experiment.pool import Job, run_all
+from engram.experiment.run import Interrupted, RunConfig, run
+from engram.methods import configurable, find, settings_of
+from engram.report.tables import compare
+
+
+def main(argv: list[str]) -> int:
+    given = 0
+    while given < min(2, len(argv)) and not argv[given].startswith("-"):
+        given += 1
+    named = [f"--{name}={value}" for name, value in zip(("method", "dataset"), argv[:given], strict=False)]
+    rest = argv[given:]
+    parser = build_parser(_method_name(named + rest))
+    options = parser.parse_args(named + rest)
+    config = to_config(options)
+    seeds = range(config.seed, config.seed + options.seeds)
+    out = options.out or Path("runs") / f"{config.method}-{config.dataset}-{config.stream}-k{config.memory_size}"
+    jobs = [Job(dataclasses.replace(config, seed=seed), out / f"seed-{seed}") for seed in seeds]
+    if options.seeds == 1 and options.out:
+        jobs = [Job(config, out)]
+    return execute(jobs, out, resume=options.resume, threads=options.threads, checkpoint_every=options.checkpoint_every)
+
+
+def execute(jobs: list[Job], out: Path, *, resume: bool, threads: int | None, checkpoint_every: float) -> int:
+    """Run the jobs with progress, print their table, and return the exit code."""
+    console = Console()
+    names = [f"{job.config.method} seed {job.config.seed}" for job in jobs]
+    with stop_on_signal() as should_stop, RunProgress(names, console) as progress:
+        try:
+            if len(jobs) > 1:
+                results = run_all(jobs, resume=resume, on_event=progress, should_stop=should_stop)
+            else:
+                results = [_run_here(jobs[0], progress, should_stop, resume, threads, checkpoint_every)]
+        except Interrupted as stopped:
+            console.print(
+                f"{stopped}. Everything is saved in {out}: the same command with --resume goes on from there."
+            )
+            return INTERRUPTED
+    console.print(comparison(compare(results)))
+    console.print(f"Results and a picture of the memory: {out}")
+    return 0
+
+
+def build_parser(method: str) -> Parser:
+    """The options of a run of `method`: the run's own, and a group for each of its parts."""
+    parser = Parser(
+        prog="engram run",
+        usage="engram run [METHOD] [DATASET] [options]",
+        description=f"One learner over one stream. METHOD and DATASET come first; the settings below are of {method}.",
+    )
+    parser.add_argument("--config", action=ActionConfigFile, help="a YAML file of options, such as a run's config.yaml")
+    parser.add_argument("--out", type=Path | None, default=None, help="folder of the run (default: under runs/)")
+    parser.add_argument("--resume", action="store_true", help="go on with an interrupted run in that folder")
+    parser.add_argument("--seeds", type=int, default=1, help="run so many seeds, counting from --seed, over the cores")
+    parser.add_argument("--threads", type=int | None, default=None, help="threads of a single run (default: all cores)")
+    parser.add_argument("--checkpoint_every", type=float, default=60.0, help="seconds between checkpoints")
+    parser.add_class_arguments(RunConfig, None, skip={"settings"})
+    for room, part in configurable(find(method)).items():
+        if settings_of(part):
+            required = {
+                name
+                for name, parameter in inspect.signature(part).parameters.items()
+                if parameter.default is inspect.Parameter.empty
+            }
+            parser.add_class_arguments(part, room, skip=required)
+    parser.set_defaults(method=method)
+    return parser
+
+
+def to_config(options: Any) -> RunConfig:
+    """The run that these options ask for, with only those settings that are not a part's default."""
+    fields = {field.name for field in dataclasses.fields(RunConfig)} - {"settings"}
+    chosen = options.as_dict()
+    settings: dict[str, dict[str, Any]] = {}
+    for room, part in configurable(find(options.method)).items():
+        resolved = settings_of(part, chosen.get(room))
+        changed = {name: value for name, value in resolved.items() if value != settings_of(part)[name]}
+        if changed:
+            settings[room] = {
+                name: dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # type: ignore[arg-type]
+                for name, value in changed.items()
+            }
+    return RunConfig(**{name: chosen[name] for name in fields}, settings=settings)
+
+
+def _method_name(arguments: list[str]) -> str:
+    """The method must be known before its options can be."""
+    for index, token in enumerate(arguments):
+        name, _, value = token.partition("=")
+        if name == "--method":
+            return value or arguments[index + 1]
+        if name == "--config":
+            import yaml
+
+            content = yaml.safe_load(Path(value or arguments[index + 1]).read_text())
+            if isinstance(content, dict) and "method" in content:
+                return str(content["method"])
+    return RunConfig.method
+
+
+def _run_here(
+    job: Job, progress: RunProgress, should_stop: Any, resume: bool, threads: int | None, checkpoint_every: float
+) -> dict[str, Any]:
+    if threads:
+        import torch
+
+        torch.set_num_threads(threads)
+    return run(
+        job.config,
+        job.out,
+        resume=resume,
+        checkpoint_every=checkpoint_every,
+        on_event=lambda event: progress(0, event),
+        should_stop=should_stop,
+    )

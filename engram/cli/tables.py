@@ -1,0 +1,34 @@
+"""Tables for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE
+from rich.table import Table
+
+from engram.report.tables import Row
+
+
+def comparison(rows: Sequence[Row]) -> Table:
+    table = Table(box=SIMPLE, pad_edge=False)
+    table.add_column("method")
+    for column in ("seeds", "accuracy %", "difference", "forgetting %", "seconds", "memory", "all state"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            row.name,
+            str(len(row.seeds)),
+            str(row.accuracy),
+            row.difference.signed() if row.difference else "",
+            str(row.forgetting),
+            f"{row.seconds:.0f}",
+            readable_bytes(row.memory_bytes),
+            readable_bytes(row.total_bytes),
+        )
+    table.caption = "mean ± 95 % t-interval over seeds; difference to the first row, paired by seed"
+    return table
+
+
+def readable_bytes(count: int) -> str:
+    return f"{count / 1000:.1f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"

@@ -1,0 +1,110 @@
+"""Tables over finished runs: means with intervals over seeds, and differences on common seeds."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engram.core import InputError
+from engram.experiment.metrics import mean_and_interval
+
+Result = dict[str, Any]
+
+PROTOCOL = ("dataset", "stream", "tasks", "classes", "images_per_class", "memory_size")
+"""What two runs must share to be compared."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and the half-width of its 95 % Student-t interval, None for a single value."""
+
+    mean: float
+    half_width: float | None
+    count: int
+
+    @staticmethod
+    def of(values: Sequence[float]) -> Interval:
+        mean, half_width = mean_and_interval(values)
+        return Interval(mean, half_width, len(values))
+
+    def __str__(self) -> str:
+        return f"{self.mean:.1f} ± {'–' if self.half_width is None else f'{self.half_width:.1f}'}"
+
+    def signed(self) -> str:
+        return f"{'+' if self.mean >= 0 else ''}{self}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One group of runs that differ in their seed only."""
+
+    name: str
+    protocol: tuple[Any, ...]
+    seeds: tuple[int, ...]
+    accuracy: Interval
+    forgetting: Interval
+    difference: Interval | None
+    """Accuracy minus that of the first row of the same protocol, paired over common seeds."""
+    seconds: float
+    memory_bytes: int
+    total_bytes: int
+
+
+def read_results(paths: Sequence[Path]) -> list[Result]:
+    """The results under these run folders, files or folders of runs."""
+    results = []
+    for path in paths:
+        files = [path] if path.is_file() else sorted(path.rglob("result.json"))
+        if not files:
+            raise InputError(f"no finished run under {path}: a result.json is expected there")
+        for file in files:
+            found = json.loads(file.read_text())
+            results.extend(found if isinstance(found, list) else [found])
+    return results
+
+
+def compare(results: Sequence[Result]) -> list[Row]:
+    """One row a method, settings and protocol, in order of appearance."""
+    groups: dict[tuple[Any, ...], dict[int, Result]] = {}
+    for result in results:
+        settings = json.dumps([result["settings"], result["repeats"], result["slots_per_class"]], sort_keys=True)
+        key = tuple(result[name] for name in PROTOCOL), result["method"], settings
+        groups.setdefault(key, {})[result["seed"]] = result
+    rows: list[Row] = []
+    first: dict[tuple[Any, ...], dict[int, Result]] = {}
+    variants = Counter((protocol, method) for protocol, method, _ in groups)
+    for (protocol, method, _), runs in groups.items():
+        reference = first.setdefault(protocol, runs)
+        common = sorted(runs.keys() & reference.keys())
+        differences = [_accuracy(runs[seed]) - _accuracy(reference[seed]) for seed in common]
+        values = list(runs.values())
+        rows.append(
+            Row(
+                name=method if variants[protocol, method] == 1 else _full_name(values[0]),
+                protocol=protocol,
+                seeds=tuple(sorted(runs)),
+                accuracy=Interval.of([_accuracy(run) for run in values]),
+                forgetting=Interval.of([run["average_forgetting"] for run in values]),
+                difference=Interval.of(differences) if reference is not runs and common else None,
+                seconds=sum(run["seconds"]["total"] for run in values) / len(values),
+                memory_bytes=max(run["memory_bytes"] for run in values),
+                total_bytes=max(run["footprint"]["total"] for run in values),
+            )
+        )
+    return rows
+
+
+def _full_name(result: Result) -> str:
+    """The method and what of its settings is not the default: needed where a method comes in several variants."""
+    changed = [
+        f"{room}.{name}={value}" for room, settings in result["settings"].items() for name, value in settings.items()
+    ]
+    return " ".join([result["method"], f"x{result['repeats']}", f"k={result['slots_per_class']}", *changed])
+
+
+def _accuracy(result: Result) -> float:
+    return float(result["average_end_accuracy"])
