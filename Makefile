@@ -1,0 +1,29 @@
+# `make run` and `make test` set up everything they need in .venv; a second call reuses it.
+VENV := .venv
+PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+WORKERS ?= 2
+
+.PHONY: run test lint format
+
+run: $(VENV)/.ready
+	$(VENV)/bin/engram demo
+
+test: $(VENV)/.ready
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -q -n $(WORKERS)
+
+lint: $(VENV)/.ready
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+format: $(VENV)/.ready
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11) and "engram needs Python 3.11 or newer; python3 is " + sys.version.split()[0])'
+	@echo "Setting up $(VENV) (once, a minute or two)"
+	python3 -m venv $(VENV)
+	$(PIP) hatchling editables
+	$(PIP) --no-build-isolation -e '.[dev]'
+	@touch $@

@@ -1,0 +1,35 @@
+"""Metrics on hand-made numbers and against scipy."""
+
+import pytest
+from scipy import stats
+
+from engram.experiment import metrics
+
+MATRIX = [[90.0, None, None], [60.0, 80.0, None], [70.0, 50.0, 85.0]]
+
+
+def test_average_end_accuracy_is_the_mean_of_the_last_row() -> None:
+    assert metrics.average_accuracy(MATRIX) == pytest.approx((70 + 50 + 85) / 3)
+    assert metrics.average_accuracy(MATRIX, 1) == pytest.approx(70)
+
+
+def test_forgetting_is_best_over_time_minus_final() -> None:
+    assert metrics.forgetting_by_task(MATRIX) == [20, 30, 0]
+    assert metrics.average_forgetting(MATRIX) == pytest.approx(25)
+    assert metrics.average_forgetting_all_tasks(MATRIX) == pytest.approx(50 / 3)
+    assert metrics.average_forgetting([[80.0]]) == 0
+
+
+def test_learning_accuracy_is_the_mean_of_the_diagonal() -> None:
+    assert metrics.learning_accuracy(MATRIX) == pytest.approx(85)
+
+
+def test_interval_equals_scipys() -> None:
+    values = [12.1, 11.4, 13.0, 12.7, 11.9]
+    mean, half_width = metrics.mean_and_interval(values)
+    low, high = stats.t.interval(0.95, len(values) - 1, loc=mean, scale=stats.sem(values))
+    assert (mean - half_width, mean + half_width) == pytest.approx((low, high))
+
+
+def test_a_single_value_has_no_interval() -> None:
+    assert metrics.mean_and_interval([3.0]) == (3.0, None)

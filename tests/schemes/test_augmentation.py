@@ -1,0 +1,91 @@
+"""The augmented view: ranges, independence of images, and the parts against obvious versions."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from engram.schemes import ViewAugmentation, augment_view
+from engram.schemes.augmentation import crop_and_resize, draw_crops
+
+NOTHING = ViewAugmentation(crop_scale=(1.0, 1.0), crop_ratio=(1.0, 1.0), flip=0, jitter=0, grey=0)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def images(count: int = 6, channels: int = 3, size: int = 32) -> torch.Tensor:
+    return torch.rand(count, channels, size, size, generator=generator(7))
+
+
+def test_nothing_asked_for_changes_nothing() -> None:
+    torch.testing.assert_close(augment_view(images(), NOTHING, generator()), images())
+
+
+def test_crop_equals_slicing_and_resizing() -> None:
+    x = images(3)
+    boxes = torch.tensor([[4.0, 2, 20, 9], [0, 0, 32, 32], [31, 31, 1, 1]])
+    flips = torch.tensor([False, True, False])
+    views = crop_and_resize(x, boxes, flips)
+    for view, image, (left, top, width, height), flip in zip(
+        x.new_tensor(views.tolist()), x, boxes.int().tolist(), flips, strict=True
+    ):
+        piece = image[None, :, top : top + height, left : left + width]
+        expected = F.interpolate(piece, size=(32, 32), mode="bilinear", align_corners=True)[0]
+        torch.testing.assert_close(view, expected.flip(-1) if flip else expected, atol=1e-5, rtol=1e-4)
+
+
+def test_crops_lie_inside_and_span_the_asked_areas_and_ratios() -> None:
+    left, top, width, height = draw_crops(5000, 32, 32, ViewAugmentation(), generator()).unbind(1)
+    assert left.min() == 0
+    assert top.min() == 0
+    assert (left + width).max() == 32
+    assert (top + height).max() == 32
+    share = width * height / 32**2
+    assert 0.17 < share.min() < 0.23
+    assert share.max() > 0.95
+    assert 0.65 < (width / height).min() < 0.8
+    assert 1.25 < (width / height).max() < 1.5
+    assert torch.equal(width, width.round())
+
+
+def test_each_image_has_its_own_draw_and_values_stay_in_range() -> None:
+    same = images(1).expand(32, -1, -1, -1)
+    views = augment_view(same, ViewAugmentation(), generator())
+    assert len({view.numpy().tobytes() for view in views}) == 32
+    assert views.min() >= 0
+    assert views.max() <= 1
+
+
+def test_draws_come_from_the_given_generator_alone() -> None:
+    torch.manual_seed(1)
+    state = torch.random.get_rng_state()
+    first = augment_view(images(), ViewAugmentation(), generator(3))
+    assert torch.equal(torch.random.get_rng_state(), state)
+    torch.manual_seed(2)
+    assert torch.equal(augment_view(images(), ViewAugmentation(), generator(3)), first)
+
+
+def test_grey_images_are_jittered_without_colour() -> None:
+    views = augment_view(images(channels=1), ViewAugmentation(), generator())
+    assert views.shape == (6, 1, 32, 32)
+    assert views.isfinite().all()
+
+
+def test_grey_probability_one_removes_all_colour() -> None:
+    settings = ViewAugmentation(crop_scale=(1.0, 1.0), crop_ratio=(1.0, 1.0), flip=0, jitter=0, grey=1)
+    views = augment_view(images(), settings, generator())
+    torch.testing.assert_close(views[:, 0], views[:, 1])
+    expected = (images() * torch.tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)).sum(1)
+    torch.testing.assert_close(views[:, 0], expected)
+
+
+@pytest.mark.parametrize(("setting", "low", "high"), [("brightness", 0.1, 0.9), ("contrast", 0.3, 0.7)])
+def test_jitter_spans_its_range(setting: str, low: float, high: float) -> None:
+    """Mid-grey images: brightness adds up to ±0.4, contrast multiplies by 0.6 to 1.4."""
+    off = {"brightness": 0.0, "contrast": 0.0, "saturation": 0.0, "hue": 0.0} | {setting: 0.4}
+    settings = ViewAugmentation(crop_scale=(1.0, 1.0), crop_ratio=(1.0, 1.0), flip=0, jitter=1, grey=0, **off)
+    views = augment_view(torch.full((2000, 3, 4, 4), 0.5), settings, generator())
+    values = views[:, 0, 0, 0]
+    assert values.min() == pytest.approx(low, abs=0.01)
+    assert values.max() == pytest.approx(high, abs=0.01)

@@ -1,0 +1,117 @@
+"""Class-incremental streams: what a batch holds, that nothing is lost or repeated, that seeds decide."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from engram.streams import DataError, Dataset, class_incremental, from_arrays
+
+
+def dataset(per_class: list[int]) -> Dataset:
+    labels = np.repeat(np.arange(len(per_class)), per_class)
+    x = np.zeros((len(labels), 1, 2, 2), dtype=np.uint8)
+    test = np.arange(len(per_class))
+    return from_arrays(x, labels, x[: len(test)], test)
+
+
+@given(
+    st.lists(st.integers(1, 30), min_size=2, max_size=12),
+    st.sampled_from(["paper", "strict"]),
+    st.integers(1, 12),
+    st.integers(1, 4),
+    st.integers(0, 3),
+)
+@settings(max_examples=80, deadline=None)
+def test_every_image_is_delivered_once(counts: list[int], order: str, batch: int, width: int, seed: int) -> None:
+    data = dataset(counts)
+    width = min(width, len(counts))
+    assume(order == "strict" or min(counts) >= batch)
+    stream = class_incremental(data, seed, order, batch, classes_per_task=width)
+    classes = [label for task in stream.tasks for label in task.classes]
+    assert len(classes) == len(set(classes)) == len(counts) // width * width
+    for task in stream.tasks:
+        delivered = np.concatenate(task.batches)
+        expected = np.flatnonzero(np.isin(data.train_y, task.classes))
+        dropped = len(expected) - len(delivered)
+        assert len(set(delivered.tolist())) == len(delivered)
+        assert set(delivered.tolist()) <= set(expected.tolist())
+        assert dropped == (len(expected) % batch if order == "paper" else 0)
+        assert all(len(indices) == batch for indices in task.batches[:-1])
+
+
+def test_paper_batches_hold_one_image_of_each_class() -> None:
+    data = dataset([20] * 30)
+    stream = class_incremental(data, seed=0, order="paper", batch=10, classes_per_task=10)
+    assert [len(task.batches) for task in stream.tasks] == [20, 20, 20]
+    for task in stream.tasks:
+        for _, y in stream.batches(task):
+            assert sorted(y.tolist()) == sorted(task.classes)
+
+
+def test_paper_batches_spread_more_classes_than_a_batch_holds() -> None:
+    """25 classes in batches of 10: over any 25 images that start a round, each class appears once."""
+    data = dataset([8] * 25)
+    (task,) = class_incremental(data, seed=0, order="paper", batch=10, classes_per_task=25).tasks
+    labels = data.train_y[np.concatenate(task.batches)]
+    assert len(labels) == 200
+    for start in range(0, 200, 25):
+        assert sorted(labels[start : start + 25].tolist()) == list(range(25))
+
+
+def test_strict_batches_are_a_plain_shuffle() -> None:
+    data = dataset([20] * 10)
+    (task,) = class_incremental(data, seed=0, order="strict", batch=10, classes_per_task=10).tasks
+    balanced = [len(set(data.train_y[indices].tolist())) == 10 for indices in task.batches]
+    assert not any(balanced)
+
+
+def test_limits() -> None:
+    data = dataset([20] * 10)
+    stream = class_incremental(data, seed=0, tasks=2, classes_per_task=3, images_per_class=5)
+    assert len(stream.tasks) == 2
+    assert stream.class_count == 6
+    assert sum(len(indices) for task in stream.tasks for indices in task.batches) == 30
+    first_five = np.concatenate([np.flatnonzero(data.train_y == label)[:5] for label in range(10)])
+    assert all(set(indices.tolist()) <= set(first_five.tolist()) for task in stream.tasks for indices in task.batches)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"tasks": 6, "classes_per_task": 2}, "has 10"),
+        ({"order": "papper"}, "did you mean 'paper'"),
+        ({"batch": 0}, "at least 1"),
+        ({"order": "paper", "classes_per_task": 1, "batch": 30}, "full batch"),
+    ],
+)
+def test_impossible_streams_are_refused(options: dict, reason: str) -> None:
+    with pytest.raises(DataError, match=reason):
+        class_incremental(dataset([20] * 10), 0, **options)
+
+
+def test_seed_decides_order_across_processes() -> None:
+    code = (
+        "from engram.streams import class_incremental, load_dataset;"
+        "s = class_incremental(load_dataset('digits'), seed=7);"
+        "print([t.classes for t in s.tasks], [b.tolist() for b in s.tasks[1].batches])"
+    )
+    outputs = {subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout for _ in range(2)}
+    assert len(outputs) == 1
+    stream, other = (class_incremental(dataset([9] * 10), seed) for seed in (7, 8))
+    assert [task.classes for task in stream.tasks] != [task.classes for task in other.tasks]
+
+
+def test_arrays_with_any_labels_become_a_dataset() -> None:
+    x = np.zeros((3, 1, 2, 2), dtype=np.uint8)
+    data = from_arrays(x, ["cat", "ant", "cat"], x[:1], ["cat"])
+    assert data.class_names == ("ant", "cat")
+    assert data.train_y.tolist() == [1, 0, 1]
+    assert data.test_y.tolist() == [1]
+    with pytest.raises(DataError, match="do not occur"):
+        from_arrays(x, ["cat", "ant", "cat"], x[:1], ["dog"])
+    with pytest.raises(DataError, match="2 labels"):
+        from_arrays(x, ["cat", "ant"], x[:1], ["cat"])

@@ -1,0 +1,341 @@
+"""The learner's contracts: refusals before any change, purity, determinism, exact resume, bytes."""
+
+import hashlib
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from engram import InputError, Learner
+from engram.core import Classifier
+from engram.learner import NonFiniteLossError
+from engram.methods import find
+from engram.state import flatten
+from tests.helpers import feed, small_learner, toy_images, toy_stream
+
+METHODS = ["scr", "scr+dynamic", "scr+ssd"]
+
+
+def fingerprint(learner: Learner) -> str:
+    """A hash of everything the learner will ever use again, times excepted."""
+    tree = learner.state()
+    del tree["seconds"]
+    tensors, skeleton = flatten(tree)
+    digest = hashlib.sha256(repr(skeleton).encode())
+    for name in sorted(tensors):
+        digest.update(tensors[name].detach().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+GOOD = toy_images([0, 1], 5)
+
+
+@pytest.mark.parametrize("observed", [False, True], ids=["fresh", "in mid-stream"])
+@pytest.mark.parametrize(
+    ("x", "y", "reason"),
+    [
+        (np.full((2, 1, 16, 16), np.nan, np.float32), [0, 1], "NaN"),
+        (np.full((2, 1, 16, 16), np.inf, np.float32), [0, 1], "NaN or inf"),
+        (np.full((2, 1, 16, 16), 2.0, np.float32), [0, 1], r"\[0,1\].*divide by 255"),
+        (np.full((2, 1, 16, 16), -0.1, np.float32), [0, 1], r"\[0,1\]"),
+        (np.zeros((2, 16, 16), np.uint8), [0, 1], r"\(N,C,H,W\)"),
+        (np.zeros((2, 2, 16, 16), np.uint8), [0, 1], "channels|started on"),
+        (np.zeros((2, 16, 16, 3), np.uint8), [0, 1], "transpose|started on"),
+        (np.zeros((2, 1, 16, 20), np.uint8), [0, 1], "square|started on"),
+        (np.zeros((2, 1, 16, 16), np.int64), [0, 1], "uint8"),
+        (np.zeros((0, 1, 16, 16), np.uint8), [], "empty"),
+        ("cat.png", [0], "tensor or an array"),
+        (GOOD, [0], "2 images came with 1 labels"),
+        (GOOD, [0, 1, 2], "2 images came with 3 labels"),
+        (GOOD, [0, "cat"], "mix"),
+        (GOOD, [0.5, 1.0], "float"),
+        (GOOD, torch.tensor([0.5, 1.0]), "integers or strings"),
+        (GOOD, [True, False], "bool"),
+        (GOOD, [None, 1], "NoneType"),
+        (GOOD, 3, "sequence"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_changes(x: Any, y: Any, reason: str, observed: bool) -> None:
+    learner = small_learner()
+    if observed:
+        feed(learner, toy_stream(1, 3))
+    before = fingerprint(learner)
+    with pytest.raises(InputError, match=reason):
+        learner.observe(x, y)
+    assert fingerprint(learner) == before
+
+
+def test_a_stream_keeps_its_shape_and_its_kind_of_labels() -> None:
+    learner = feed(small_learner(), toy_stream(1, 2))
+    before = fingerprint(learner)
+    with pytest.raises(InputError, match="started on"):
+        learner.observe(np.zeros((1, 3, 16, 16), np.uint8), [0])
+    with pytest.raises(InputError, match="mix integers and strings"):
+        learner.observe(toy_images([0], 0), ["zero"])
+    assert fingerprint(learner) == before
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_predicting_changes_nothing(method: str) -> None:
+    learner = feed(small_learner(method), toy_stream(2, 8))
+    x = toy_images([0, 1, 2, 3], 77)
+    before, answer = fingerprint(learner), learner.predict(x)
+    learner.predict_proba(x)
+    learner.footprint()
+    assert fingerprint(learner) == before
+    assert learner.predict(x) == answer
+    assert learner.model.net.training
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_same_seed_same_result_and_global_generators_untouched(method: str) -> None:
+    torch.manual_seed(1)
+    np.random.seed(1)
+    torch_state, numpy_state = torch.random.get_rng_state(), np.random.get_state()[1].tolist()
+    first = feed(small_learner(method, seed=3), toy_stream(2, 8))
+    assert torch.equal(torch.random.get_rng_state(), torch_state)
+    assert np.random.get_state()[1].tolist() == numpy_state
+    torch.manual_seed(2)
+    again, other = (
+        feed(small_learner(method, seed=3), toy_stream(2, 8)),
+        feed(small_learner(method, seed=4), toy_stream(2, 8)),
+    )
+    assert fingerprint(first) == fingerprint(again) != fingerprint(other)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("stop", [0, 1, 7, 10, 14])
+def test_resuming_equals_never_having_stopped(method: str, stop: int, tmp_path: Path) -> None:
+    """Stops before anything, after one batch, between rounds, at a boundary, after growth."""
+    batches = list(toy_stream(2, 10))
+    whole = feed(small_learner(method, boundary_gap=5), batches)
+    first = feed(small_learner(method, boundary_gap=5), batches[:stop])
+    first.save(tmp_path)
+    resumed = feed(Learner.load(tmp_path), batches[stop:])
+    assert fingerprint(resumed) == fingerprint(whole)
+    if method == "scr+ssd":
+        assert whole.rounds >= 4
+    x = toy_images([0, 1, 2, 3], 77)
+    assert torch.equal(resumed.scores(x), whole.scores(x))
+
+
+def test_resuming_in_a_new_process_is_exact(tmp_path: Path) -> None:
+    feed(small_learner(), list(toy_stream(2, 10))[:13]).save(tmp_path)
+    code = (
+        "import sys; from tests.helpers import *; from tests.test_learner import fingerprint; import torch;"
+        "torch.set_num_threads(1);"
+        "print(fingerprint(feed(Learner.load(sys.argv[1]), list(toy_stream(2, 10))[13:])))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, cwd=Path(__file__).parents[1]
+    )
+    assert ran.stdout.strip() == fingerprint(feed(small_learner(), toy_stream(2, 10))), ran.stderr
+
+
+def test_saving_while_going_on_does_not_disturb(tmp_path: Path) -> None:
+    saving = small_learner()
+    for x, y in toy_stream(2, 8):
+        saving.observe(x, y)
+        saving.save(tmp_path)
+    assert fingerprint(saving) == fingerprint(feed(small_learner(), toy_stream(2, 8)))
+
+
+def test_loading_elsewhere_warns(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed(small_learner(), toy_stream(1, 2)).save(tmp_path)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    with caplog.at_level(logging.WARNING):
+        Learner.load(tmp_path)
+    assert "threads was 1, is 7" in caplog.text
+
+
+def test_any_array_layout_is_fine_and_nothing_aliases_the_callers() -> None:
+    plain = small_learner()
+    odd = small_learner()
+    for x, y in toy_stream(1, 6):
+        plain.observe(x, y)
+        strided = np.zeros((len(x), 1, 16, 32), np.uint8)
+        strided[..., ::-2] = x
+        view = strided[..., ::-2]
+        view.flags.writeable = False
+        odd.observe(view, np.array(y))
+        strided[:] = 0
+    assert fingerprint(plain) == fingerprint(odd)
+
+
+def test_floats_and_bytes_of_the_same_pixels_learn_alike_but_for_the_queue() -> None:
+    as_bytes, as_floats = small_learner(), small_learner()
+    for x, y in toy_stream(1, 8):
+        as_bytes.observe(x, y)
+        as_floats.observe(torch.tensor(x) / 255, torch.tensor(y))
+    x = toy_images([0, 1], 4)
+    assert torch.equal(as_bytes.scores(x), as_floats.scores(x))
+    assert as_floats.footprint()["queue"] == 4 * as_bytes.footprint()["queue"]
+
+
+def test_labels_come_back_as_given() -> None:
+    learner = small_learner()
+    names = ["cat", "dog"]
+    for x, y in toy_stream(1, 10):
+        learner.observe(x, [names[label] for label in y])
+    assert learner.labels == names
+    answers = learner.predict(toy_images([0, 1] * 4, 50))
+    assert answers == names * 4
+
+
+def test_predicting_before_learning_says_so_and_an_empty_batch_gives_an_empty_answer() -> None:
+    with pytest.raises(InputError, match="call observe first"):
+        small_learner().predict(GOOD)
+    with pytest.raises(InputError, match="call observe first"):
+        _ = small_learner().memory
+    learner = feed(small_learner(), toy_stream(1, 2))
+    assert learner.predict(np.zeros((0, 1, 16, 16), np.uint8)) == []
+    assert learner.predict_proba(np.zeros((0, 1, 16, 16), np.uint8)).shape == (0, 2)
+
+
+def test_probabilities_sum_to_one() -> None:
+    learner = feed(small_learner(), toy_stream(2, 6))
+    np.testing.assert_allclose(learner.predict_proba(toy_images([0, 1, 2], 4)).sum(1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_learns_a_separable_stream(method: str) -> None:
+    learner = small_learner(method, memory_size=8)
+    for index in range(25):
+        labels = [(index + i) % 4 for i in range(4)]
+        learner.observe(toy_images(labels, index), labels)
+    truth = [0, 1, 2, 3] * 8
+    right = np.mean(np.array(learner.predict(toy_images(truth, 900))) == truth)
+    assert right > 0.9
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_image_batches_a_single_class_and_a_late_class(method: str) -> None:
+    learner = small_learner(method, memory_size=3)
+    for index in range(12):
+        learner.observe(toy_images([0], index), [0])
+    assert learner.predict(toy_images([0], 99)) == [0]
+    learner.observe(toy_images([5], 0), [5])
+    assert learner.labels == [0, 5]
+    if method != "scr":
+        assert len(learner.memory.claimed_by(1)) == 1
+
+
+def test_footprint_counts_every_part_and_sums_up() -> None:
+    learner = feed(small_learner(memory_size=8, slots_per_class=1), toy_stream(1, 12))
+    counted = learner.footprint()
+    image = 16 * 16
+    assert counted["images"] == 8 * 4 * image
+    assert counted["queue"] == 2 * 8 * image
+    assert counted["working_copies"] == 2 * 2 * 4 * image
+    assert counted["net"] == sum(t.nbytes for t in learner.model.net.state_dict().values())
+    theta = sum(p.nbytes for p in learner.summarizer.theta.parameters())
+    assert counted["theta"] == counted["optimizer"] == theta
+    assert counted["originals"] == counted["snapshots"] == 0
+    assert counted["total"] == sum(size for name, size in counted.items() if name != "total")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_bytes_stay_bounded(method: str) -> None:
+    learner = small_learner(method, memory_size=6)
+    sizes = []
+    for index in range(60):
+        labels = [index % 3, (index + 1) % 3]
+        learner.observe(toy_images(labels, index), labels)
+        sizes.append(learner.footprint()["total"])
+    assert sizes[-1] == sizes[30]
+
+
+class Watcher(Classifier):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def on_boundary(self, ctx: Any) -> None:
+        self.heard.append(("boundary", ctx.iteration))
+
+    def on_new_classes(self, new: list[int], ctx: Any) -> None:
+        self.heard.append((new, ctx.iteration))
+
+
+def watched(boundary_gap: int) -> Learner:
+    from dataclasses import replace
+
+    return Learner(replace(find("scr"), classifier=Watcher), memory_size=4, net={"width": 8}, boundary_gap=boundary_gap)
+
+
+def test_boundaries_are_inferred_from_new_classes_at_most_one_a_gap() -> None:
+    learner = watched(boundary_gap=4)
+    for labels in ([0], [1], [0], [0], [2], [3], [0], [0], [0], [4]):
+        learner.observe(toy_images(labels, 0), labels)
+    assert learner.classifier.heard == [
+        ([0], 0),
+        ([1], 1),
+        ("boundary", 4),
+        ([2], 4),
+        ([3], 5),
+        ("boundary", 9),
+        ([4], 9),
+    ]
+
+
+def test_saying_boundaries_stops_inferring_them() -> None:
+    learner = watched(boundary_gap=1)
+    learner.boundary()
+    for labels in ([0], [1], [2]):
+        learner.observe(toy_images(labels, 0), labels)
+    learner.boundary()
+    learner.boundary()
+    assert [entry for entry in learner.classifier.heard if entry[0] == "boundary"] == [("boundary", 3)] * 2
+
+
+def test_settings_are_checked_by_name_and_written_out() -> None:
+    with pytest.raises(InputError, match="did you mean 'interval'"):
+        Learner("scr+ssd", summarize={"intervall": 3})
+    with pytest.raises(InputError, match="did you mean 'scr\\+ssd'"):
+        Learner("scr+sdd")
+    with pytest.raises(InputError, match="has no summarize"):
+        Learner("scr", summarize={"interval": 3})
+    with pytest.raises(InputError, match="slots_per_class"):
+        Learner("scr", slots_per_class=0)
+    with pytest.raises(InputError, match="memory_size"):
+        Learner("scr", memory_size=0)
+    with pytest.raises(InputError, match="codec"):
+        Learner("scr", codec="gif")
+    config = Learner("scr+ssd", scheme={"augment": {"hue": 0.2}}).config()
+    assert config["scheme"]["augment"]["hue"] == 0.2
+    assert config["scheme"]["augment"]["grey"] == 0.2
+    assert config["summarize"]["gamma"] == 1.0
+    assert Learner(**config).config() == config
+
+
+def test_a_composition_with_unmet_needs_is_refused() -> None:
+    from dataclasses import replace
+
+    with pytest.raises(InputError, match="needs claims"):
+        Learner(replace(find("scr+ssd"), policy=find("scr").policy))
+
+
+def test_divergence_stops_before_the_step() -> None:
+    learner = feed(small_learner("scr"), toy_stream(1, 3))
+    with torch.no_grad():
+        next(iter(learner.model.net.heads["projection"].parameters())).fill_(float("inf"))
+    with pytest.raises(NonFiniteLossError, match="batch 3"):
+        learner.observe(toy_images([0, 1], 0), [0, 1])
+
+
+def test_auto_slots_shrink_as_classes_come() -> None:
+    learner = small_learner("scr+dynamic", memory_size=12)
+    for classes, slots in ((2, 6), (3, 4), (6, 2)):
+        for index in range(20):
+            labels = [(index + i) % classes for i in range(4)]
+            learner.observe(toy_images(labels, index), labels)
+        owned = torch.bincount(learner.memory.labels[learner.memory.claimed], minlength=classes)
+        assert owned.tolist() == [slots] * classes
