@@ -39,5 +39,5 @@ def main(argv: list[str]) -> int:
     code = execute(jobs, out, resume=options.resume, threads=None, checkpoint_every=60.0)
     if code == 0:
         sheet = out / "scr+ssd" / "seed-0" / "memory" / "contact-sheet.png"
-        console.print(f"First images above their summaries: {sheet}", highlight=False)
+        console.print(f"First images above their summaries: {sheet}", highlight=False, soft_wrap=True)
     return code

@@ -61,7 +61,7 @@ class RunProgress:
         elif event["event"] == "task":
             accuracies = " ".join(f"{value:5.1f}" for value in event["accuracies"])
             line = (
-                f"{self.names[job]:<22} task {event['task']}: average {event['average']:5.1f} %   by task {accuracies}"
+                f"{self.names[job]:<22} task {event['task']}: average {event['average']:5.1f} %, by task {accuracies}"
             )
             self.console.print(line, highlight=False)
         self._show()

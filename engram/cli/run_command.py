@@ -53,7 +53,7 @@ def execute(jobs: list[Job], out: Path, *, resume: bool, threads: int | None, ch
             )
             return INTERRUPTED
     console.print(comparison(compare(results)))
-    console.print(f"Results and a picture of the memory: {out}")
+    console.print(f"Results and pictures of the memory: {out}", highlight=False, soft_wrap=True)
     return 0
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.box import SIMPLE
 from rich.table import Table
 
 from engram.report.tables import Row
 
 
 def comparison(rows: Sequence[Row]) -> Table:
-    table = Table(box=SIMPLE, pad_edge=False)
+    """Fits a terminal of 80 columns."""
+    table = Table(box=None, padding=(0, 1, 0, 0), caption_justify="left")
     table.add_column("method")
-    for column in ("seeds", "accuracy %", "difference", "forgetting %", "seconds", "memory", "all state"):
+    for column in ("n", "accuracy %", "difference", "forgetting %", "seconds", "memory", "state"):
         table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
@@ -26,7 +26,7 @@ def comparison(rows: Sequence[Row]) -> Table:
             readable_bytes(row.memory_bytes),
             readable_bytes(row.total_bytes),
         )
-    table.caption = "mean ± 95 % t-interval over seeds; difference to the first row, paired by seed"
+    table.caption = "± is a 95 % t-interval over n seeds; difference: to the first row, seed by seed"
     return table
 
 

@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty
@@ -36,7 +36,8 @@ def run_all(
     """Run all jobs and return their results in order; `on_event` hears of job number and event.
 
     Each job runs in a process with one thread: on a few cores that beats several threads one after the other.
-    When `should_stop` turns true, every job saves and `Interrupted` is raised.
+    When `should_stop` turns true, every job saves and `Interrupted` is raised; when one fails, the others save too and
+    its error is raised.
     """
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager:
@@ -44,25 +45,18 @@ def run_all(
         count = min(workers or os.cpu_count() or 1, len(jobs))
         with ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker) as pool:
             futures = [pool.submit(_work, index, job, resume, events, stop) for index, job in enumerate(jobs)]
-            while not _finished(futures):
-                if should_stop() and not stop.is_set():
+            while not all(future.done() for future in futures):
+                if should_stop() or any(_failed(future) for future in futures):
                     stop.set()
                 _pass_on(events, on_event)
             _pass_on(events, on_event)
+            for future in sorted(futures, key=lambda future: isinstance(future.exception(), Interrupted)):
+                future.result()
             return [future.result() for future in futures]
 
 
-def _finished(futures: list[Future[dict[str, Any]]]) -> bool:
-    """True when all are done; the first failure is raised at once and cancels what has not begun."""
-    done, pending = wait(futures, timeout=0)
-    for future in done:
-        error = future.exception()
-        if error is not None:
-            for other in pending:
-                other.cancel()
-            if not isinstance(error, Interrupted):
-                raise error
-    return not pending
+def _failed(future: Future[dict[str, Any]]) -> bool:
+    return future.done() and future.exception() is not None
 
 
 def _pass_on(events: Any, on_event: Callable[[int, Event], None]) -> None:

@@ -1,0 +1,163 @@
+"""The commands as a user calls them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from engram.cli import COMMANDS, main
+
+TINY = ["--tasks", "2", "--images-per-class", "20", "--memory-size", "4", "--net.width", "8"]
+TINY_SSD = [
+    *TINY,
+    "--theta.width",
+    "8",
+    "--summarize.queue",
+    "8",
+    "--summarize.ready",
+    "4",
+    "--summarize.interval",
+    "2",
+]
+
+
+def test_help_is_quick_to_import_and_names_every_command() -> None:
+    code = "import sys, engram.cli; engram.cli.main(['--help']); assert 'torch' not in sys.modules"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert all(f"  {name}" in ran.stdout for name in COMMANDS)
+
+
+def test_importing_the_package_does_not_import_torch() -> None:
+    code = "import sys, engram; assert 'torch' not in sys.modules; engram.Learner; assert 'torch' in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("command", list(COMMANDS))
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([command, "--help"])
+    assert left.value.code == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: engram {command}")
+
+
+def test_help_of_run_shows_every_setting_of_the_method_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "scr+ssd", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "--summarize.interval INTERVAL iterations between rounds" in shown
+    assert "--images-per-class" in shown
+    assert re.search(r"--scheme.augment.hue .*?default: 0.1", shown)
+
+
+def test_run_then_compare_then_look_at_the_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "ssd"
+    assert main(["run", "scr+ssd", "digits", *TINY_SSD, "--slots-per-class", "1", "--out", str(out)]) == 0
+    assert "task 2" in capsys.readouterr().out
+    result = json.loads((out / "result.json").read_text())
+    assert result["settings"] == {
+        "summarize": {"interval": 2, "queue": 8, "ready": 4},
+        "net": {"width": 8},
+        "theta": {"width": 8},
+    }
+    assert main(["run", "scr", "digits", *TINY, "--slots-per-class", "1", "--out", str(tmp_path / "scr")]) == 0
+    capsys.readouterr()
+    assert main(["compare", str(tmp_path / "scr"), str(out), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in rows] == ["scr", "scr+ssd"]
+    assert rows[1]["difference"]["half_width"] is None
+    assert main(["compare", str(tmp_path)]) == 0
+    assert "± –" in capsys.readouterr().out
+    assert main(["memory", "show", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert "4 of 4 slots filled" in shown
+    assert "contact-sheet.png" in shown.replace("\n", "")
+
+
+def test_config_file_of_a_run_reproduces_it(tmp_path: Path) -> None:
+    first, again = tmp_path / "first", tmp_path / "again"
+    assert main(["run", "scr+ssd", *TINY_SSD, "--seed", "3", "--out", str(first)]) == 0
+    assert main(["run", "--config", str(first / "config.yaml"), "--out", str(again)]) == 0
+    results = [json.loads((out / "result.json").read_text()) for out in (first, again)]
+    for result in results:
+        del result["seconds"]
+    assert results[0] == results[1]
+    assert (first / "config.yaml").read_text() == (again / "config.yaml").read_text()
+
+
+def test_seeds_run_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "scr", *TINY, "--seeds", "2", "--out", str(tmp_path / "many")]) == 0
+    assert sorted(path.name for path in (tmp_path / "many").iterdir()) == ["seed-0", "seed-1"]
+    assert re.search(r"scr +2 +[0-9.]+ ± ", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "reason"),
+    [
+        (["rum"], 2, "did you mean 'run'"),
+        (["run", "scr+sdd"], 1, "did you mean 'scr\\+ssd'"),
+        (["run", "scr", "digit"], 1, "did you mean 'digits'"),
+        (["compare", "nowhere"], 1, "no finished run under nowhere"),
+        (["memory", "show", "nowhere"], 1, "no checkpoint in nowhere"),
+    ],
+)
+def test_failures_say_why_in_one_line(
+    arguments: list[str],
+    code: int,
+    reason: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == code
+    error = capsys.readouterr().err
+    assert re.search(reason, error)
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("--summarize.intervall", "did you mean '--summarize.interval'"),
+        ("--memry-size", "did you mean '--memory-size'"),
+    ],
+)
+def test_unknown_options_suggest_the_nearest(option: str, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["run", "scr+ssd", option, "4"])
+    assert left.value.code == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_methods_lists_parts_and_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["methods", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert list(listed) == ["scr", "scr+dynamic", "scr+ssd"]
+    assert listed["scr+ssd"]["parts"]["summarize"] == "StreamSummarizer"
+    assert listed["scr+ssd"]["settings"]["summarize"]["interval"] == 6
+    assert listed["scr"]["settings"]["scheme"]["augment"]["hue"] == 0.1
+    assert main(["methods"]) == 0
+    assert "scr+ssd" in capsys.readouterr().out
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
+    out = tmp_path / "stopped"
+    command = [sys.executable, "-m", "engram", "run", "scr", "--memory-size", "4", "--threads", "1", "--out", str(out)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    while not (out / "events.jsonl").exists():
+        time.sleep(0.05)
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    shown, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "--resume" in shown
+    assert (out / "checkpoint" / "CURRENT").is_file()
+    assert not (out / "result.json").exists()

@@ -1,0 +1,159 @@
+"""One run: what it writes, that it resumes exactly, that it refuses what would mix runs up."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import yaml
+from PIL import Image
+
+from engram import InputError
+from engram.experiment.pool import Job, run_all
+from engram.experiment.run import Interrupted, RunConfig, run
+from tests.helpers import SMALL, SMALL_THETA
+
+CONFIG = RunConfig(
+    method="scr+ssd",
+    tasks=2,
+    images_per_class=30,
+    memory_size=8,
+    slots_per_class=1,
+    boundary_gap=4,
+    keep_originals=True,
+    settings=SMALL | SMALL_THETA,
+)
+"""Twelve batches, a round every three."""
+
+
+def without_times(result: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in result.items() if name != "seconds"}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    return out, run(CONFIG, out)
+
+
+def test_result_has_what_tables_need(finished: tuple[Path, dict[str, Any]]) -> None:
+    out, result = finished
+    assert json.loads((out / "result.json").read_text()) == result
+    assert (result["method"], result["dataset"], result["stream"], result["seed"]) == ("scr+ssd", "digits", "strict", 0)
+    assert result["images_seen"] == 120
+    assert result["summarize_rounds"] >= 2
+    assert result["memory_bytes"] == result["footprint"]["images"] == 8 * 4 * 256
+    matrix = result["accuracy_matrix"]
+    assert matrix[0][1] is None
+    assert result["average_end_accuracy"] == pytest.approx(sum(matrix[1]) / 2)
+    assert result["average_forgetting_all_tasks"] == pytest.approx(result["average_forgetting"] / 2)
+    assert set(result["seconds"]) == {"train", "store", "summarize", "theta", "evaluate", "total"}
+    assert all(seconds > 0 for seconds in result["seconds"].values())
+    assert sum(result["seconds"].values()) <= 2 * result["seconds"]["total"]
+
+
+def test_folder_holds_config_events_memory_and_environment(finished: tuple[Path, dict[str, Any]]) -> None:
+    out, result = finished
+    config = yaml.safe_load((out / "config.yaml").read_text())
+    assert config["memory_size"] == 8
+    assert config["summarize"]["interval"] == 3
+    assert config["summarize"]["gamma"] == 1.0
+    events = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
+    assert [event["event"] for event in events if event["event"] != "round"] == ["start", "task", "task", "end"]
+    rounds = [event for event in events if event["event"] == "round"]
+    assert len(rounds) == result["summarize_rounds"]
+    assert all(event["gradient_matching"] > 0 for event in rounds)
+    tensors = safetensors.torch.load_file(out / "memory" / "memory.safetensors")
+    assert tensors["images"].shape == (8, 1, 16, 16)
+    assert tensors["claimed"].sum() == 4
+    assert tensors["originals"].shape == (4, 1, 16, 16)
+    assert Image.open(out / "memory" / "contact-sheet.png").width > 100
+    assert json.loads((out / "env.json").read_text())["threads"] == 1
+
+
+@pytest.mark.parametrize("stops", [[1], [5], [6], [8, 9], [12]])
+def test_resuming_after_any_batch_gives_the_same_result(
+    stops: list[int], finished: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    """Between rounds (5), at the end of a task (6), in the middle of an interval (8, 9), after the last batch."""
+    out = tmp_path / "broken"
+    for stop in stops:
+        batches = iter(range(stop - (stops[stops.index(stop) - 1] if stops.index(stop) else 0)))
+        next(batches)
+        with pytest.raises(Interrupted):
+            run(CONFIG, out, resume=True, should_stop=lambda left=batches: next(left, None) is None)
+    assert without_times(run(CONFIG, out, resume=True)) == without_times(finished[1])
+
+
+def test_a_run_cut_off_between_checkpoints_loses_only_what_came_after(
+    finished: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    class PowerLost(Exception):
+        pass
+
+    def cut(event: dict[str, Any], seen: list[int] = []) -> None:  # noqa: B006
+        seen.append(1)
+        if len(seen) > 10:
+            raise PowerLost
+
+    out = tmp_path / "cut"
+    with pytest.raises(PowerLost):
+        run(CONFIG, out, on_event=cut)
+    assert not (out / "result.json").exists()
+    assert without_times(run(CONFIG, out, resume=True)) == without_times(finished[1])
+
+
+def test_a_finished_run_is_read_not_run(finished: tuple[Path, dict[str, Any]]) -> None:
+    out, result = finished
+    before = (out / "events.jsonl").read_text()
+    assert run(CONFIG, out, resume=True) == result
+    assert (out / "events.jsonl").read_text() == before
+
+
+def test_folders_are_not_mixed_up(finished: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not empty"):
+        run(CONFIG, finished[0])
+    stopped = tmp_path / "stopped"
+    with pytest.raises(Interrupted):
+        run(CONFIG, stopped, should_stop=lambda: True)
+    with pytest.raises(InputError, match="another configuration"):
+        run(dataclasses.replace(CONFIG, memory_size=9), stopped, resume=True)
+
+
+def test_paper_stream_claims_its_share_and_announces_boundaries(tmp_path: Path) -> None:
+    config = RunConfig(
+        method="scr+dynamic", stream="paper", tasks=2, batch=2, images_per_class=4, memory_size=9, settings=SMALL
+    )
+    result = run(config, tmp_path / "paper")
+    assert result["slots_per_class"] == 2
+    assert yaml.safe_load((tmp_path / "paper" / "config.yaml").read_text())["slots_per_class"] == 2
+
+
+def test_pool_gives_the_same_results_in_order(finished: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    jobs = [Job(dataclasses.replace(CONFIG, seed=seed), tmp_path / str(seed)) for seed in (1, 0)]
+    heard: list[tuple[int, str]] = []
+    results = run_all(jobs, workers=2, on_event=lambda job, event: heard.append((job, event["event"])))
+    assert [result["seed"] for result in results] == [1, 0]
+    assert without_times(results[1]) == without_times(finished[1])
+    assert {job for job, event in heard if event == "end"} == {0, 1}
+    assert sum(event == "batch" for _, event in heard) == 24
+
+
+def test_pool_stops_when_asked_and_goes_on_later(finished: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    jobs = [Job(CONFIG, tmp_path / "a")]
+    heard: list[str] = []
+    with pytest.raises(Interrupted):
+        run_all(jobs, on_event=lambda _, event: heard.append(event["event"]), should_stop=lambda: "batch" in heard)
+    (result,) = run_all(jobs, resume=True)
+    assert without_times(result) == without_times(finished[1])
+
+
+def test_pool_raises_what_went_wrong(tmp_path: Path) -> None:
+    """And lets the other runs save what they have."""
+    bad = dataclasses.replace(CONFIG, tasks=50)
+    endless = dataclasses.replace(CONFIG, tasks=5, images_per_class=None, repeats=50)
+    with pytest.raises(ValueError, match="50 tasks"):
+        run_all([Job(endless, tmp_path / "endless"), Job(bad, tmp_path / "bad")], workers=2)
+    assert not (tmp_path / "endless" / "result.json").exists()

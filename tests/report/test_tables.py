@@ -1,0 +1,73 @@
+"""Comparison tables on hand-made results."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from engram import InputError
+from engram.report.tables import Interval, compare, read_results
+
+
+def result(method: str, seed: int, accuracy: float, **changes: Any) -> dict[str, Any]:
+    return {
+        "method": method,
+        "dataset": "digits",
+        "stream": "strict",
+        "tasks": 5,
+        "classes": 10,
+        "images_per_class": None,
+        "memory_size": 10,
+        "memory_bytes": 10_240,
+        "slots_per_class": 1,
+        "repeats": 1,
+        "settings": {},
+        "seed": seed,
+        "average_end_accuracy": accuracy,
+        "average_forgetting": 2.0,
+        "seconds": {"total": 3.0},
+        "footprint": {"total": 99},
+    } | changes
+
+
+def test_differences_are_paired_over_common_seeds() -> None:
+    runs = [result("scr", seed, value) for seed, value in enumerate([50.0, 40.0, 60.0])]
+    runs += [result("scr+ssd", seed, value) for seed, value in ((0, 55.0), (1, 47.0), (2, 63.0), (3, 90.0))]
+    scr, ssd = compare(runs)
+    assert scr.difference is None
+    assert scr.accuracy.mean == pytest.approx(50)
+    assert ssd.difference.mean == pytest.approx(5)
+    assert ssd.difference.count == 3
+    low, _ = stats.t.interval(0.95, 2, loc=5, scale=stats.sem([5, 7, 3]))
+    assert ssd.difference.half_width == pytest.approx(5 - low)
+
+
+def test_protocols_are_kept_apart() -> None:
+    rows = compare(
+        [result("scr", 0, 50), result("scr", 0, 60, memory_size=20), result("scr+ssd", 0, 70, memory_size=20)]
+    )
+    assert [row.difference and row.difference.mean for row in rows] == [None, None, 10]
+
+
+def test_variants_of_a_method_are_told_apart_by_their_settings() -> None:
+    rows = compare([result("scr+ssd", 0, 50), result("scr+ssd", 0, 60, settings={"summarize": {"gamma": 0.0}})])
+    assert [row.name for row in rows] == ["scr+ssd x1 k=1", "scr+ssd x1 k=1 summarize.gamma=0.0"]
+
+
+def test_one_run_shows_a_dash_never_nan() -> None:
+    assert str(Interval.of([12.34])) == "12.3 ± –"
+    assert Interval.of([12.34]).signed() == "+12.3 ± –"
+    assert str(Interval.of([10.0, 12.0])) == "11.0 ± 12.7"
+
+
+def test_results_are_found_in_folders_and_lists(tmp_path: Path) -> None:
+    for seed in range(2):
+        (tmp_path / f"seed-{seed}").mkdir()
+        (tmp_path / f"seed-{seed}" / "result.json").write_text(json.dumps(result("scr", seed, 1.0)))
+    (tmp_path / "list.json").write_text(json.dumps([result("scr", 7, 1.0)]))
+    assert [found["seed"] for found in read_results([tmp_path, tmp_path / "list.json"])] == [0, 1, 7]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no finished run"):
+        read_results([tmp_path / "empty"])

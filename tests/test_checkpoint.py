@@ -1,0 +1,92 @@
+"""Generations on disk: atomic, checked, with a way back."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+
+from engram.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
+from engram.state import flatten, tree_bytes, unflatten
+
+TREE = {
+    "numbers": [1, 2.5, None, True, "text"],
+    "by_class": {3: torch.arange(4), 1: {"deep": torch.zeros(0)}},
+    "empty": {},
+    "float": torch.tensor(1.25),
+}
+
+
+def same(a: object, b: object) -> bool:
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return isinstance(b, dict) and list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list):
+        return isinstance(b, list) and len(a) == len(b) and all(map(same, a, b))
+    return a == b and type(a) is type(b)
+
+
+def test_a_tree_survives_flattening_and_the_disk(tmp_path: Path) -> None:
+    tensors, skeleton = flatten(TREE)
+    assert same(unflatten(tensors, json.loads(json.dumps(skeleton))), TREE)
+    write_checkpoint(tmp_path, TREE)
+    assert same(read_checkpoint(tmp_path), TREE)
+
+
+def test_what_cannot_be_saved_is_named() -> None:
+    with pytest.raises(TypeError, match=r"\.a\.b: set"):
+        flatten({"a": {"b": {1, 2}}})
+
+
+def test_bytes_of_a_tree() -> None:
+    assert tree_bytes(TREE) == 4 * 8 + 4 + 8 * 3 + 4
+
+
+def test_two_generations_are_kept_and_the_newest_is_read(tmp_path: Path) -> None:
+    for number in range(5):
+        write_checkpoint(tmp_path, {"number": number})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["CURRENT", "gen-4", "gen-5"]
+    assert read_checkpoint(tmp_path) == {"number": 4}
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "remove", "manifest"])
+def test_a_damaged_generation_falls_back_to_the_one_before(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(2):
+        write_checkpoint(tmp_path, {"number": number, "tensor": torch.arange(9)})
+    file = tmp_path / "gen-2" / ("manifest.json" if damage == "manifest" else "state.safetensors")
+    content = bytearray(file.read_bytes())
+    if damage == "remove":
+        file.unlink()
+    elif damage == "flip":
+        content[-1] ^= 1
+        file.write_bytes(content)
+    else:
+        file.write_bytes(content[: len(content) // 2])
+    with caplog.at_level(logging.WARNING):
+        assert read_checkpoint(tmp_path)["number"] == 0
+    assert "fell back to gen-1" in caplog.text
+
+
+def test_a_crash_before_naming_leaves_the_old_one_current(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_checkpoint(tmp_path, {"number": 0})
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(OSError("power lost")))
+        with pytest.raises(OSError, match="power lost"):
+            write_checkpoint(tmp_path, {"number": 1})
+    assert read_checkpoint(tmp_path) == {"number": 0}
+    write_checkpoint(tmp_path, {"number": 2})
+    assert read_checkpoint(tmp_path) == {"number": 2}
+
+
+def test_missing_newer_or_ruined_checkpoints_are_refused_with_a_reason(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="CURRENT"):
+        read_checkpoint(tmp_path)
+    write_checkpoint(tmp_path, {"number": 0})
+    manifest = tmp_path / "gen-1" / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 99}))
+    with pytest.raises(CheckpointError, match="format 99"):
+        read_checkpoint(tmp_path)
