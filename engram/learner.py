@@ -97,6 +97,8 @@ class Learner(Part):
             raise InputError(f"unknown codec {codec!r}{suggest(codec, list(CODECS))}")
         if slots_per_class != "auto" and slots_per_class < 1:
             raise InputError(f"slots_per_class is {slots_per_class}: give a positive number, or 'auto'")
+        if repeats is not None and repeats < 1:
+            raise InputError(f"repeats is {repeats}: every stream batch is trained on at least once")
         if memory_size < 1:
             raise InputError(f"memory_size is {memory_size}: a memory needs at least one slot")
         given = {

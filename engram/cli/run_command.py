@@ -13,7 +13,7 @@ from rich.console import Console
 from engram.cli.parser import Parser
 from engram.cli.progress import RunProgress
 from engram.cli.stopping import INTERRUPTED, stop_on_signal
-from engram.cli.tables import comparison
+from engram.cli.tables import comparison, time_by_part
 from engram.experiment.pool import Job, run_all
 from engram.experiment.run import Interrupted, RunConfig, run
 from engram.methods import configurable, find, settings_of
@@ -52,7 +52,10 @@ def execute(jobs: list[Job], out: Path, *, resume: bool, threads: int | None, ch
                 f"{stopped}. Everything is saved in {out}: the same command with --resume goes on from there."
             )
             return INTERRUPTED
-    console.print(comparison(compare(results)))
+    rows = compare(results)
+    console.print(comparison(rows))
+    for row in rows:
+        console.print(time_by_part(row), highlight=False)
     console.print(f"Results and pictures of the memory: {out}", highlight=False, soft_wrap=True)
     return 0
 

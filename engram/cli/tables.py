@@ -22,12 +22,18 @@ def comparison(rows: Sequence[Row]) -> Table:
             str(row.accuracy),
             row.difference.signed() if row.difference else "",
             str(row.forgetting),
-            f"{row.seconds:.0f}",
+            f"{row.seconds['total']:.0f}",
             readable_bytes(row.memory_bytes),
             readable_bytes(row.total_bytes),
         )
     table.caption = "± is a 95 % t-interval over n seeds; difference: to the first row, seed by seed"
     return table
+
+
+def time_by_part(row: Row) -> str:
+    """One line: where the seconds of a row went."""
+    parts = ", ".join(f"{part} {seconds:.1f}" for part, seconds in row.seconds.items() if part != "total")
+    return f"{row.name}: seconds a run: {parts}"
 
 
 def readable_bytes(count: int) -> str:

@@ -49,7 +49,8 @@ class Row:
     forgetting: Interval
     difference: Interval | None
     """Accuracy minus that of the first row of the same protocol, paired over common seeds."""
-    seconds: float
+    seconds: dict[str, float]
+    """Mean over runs, by part and in total."""
     memory_bytes: int
     total_bytes: int
 
@@ -90,7 +91,9 @@ def compare(results: Sequence[Result]) -> list[Row]:
                 accuracy=Interval.of([_accuracy(run) for run in values]),
                 forgetting=Interval.of([run["average_forgetting"] for run in values]),
                 difference=Interval.of(differences) if reference is not runs and common else None,
-                seconds=sum(run["seconds"]["total"] for run in values) / len(values),
+                seconds={
+                    part: sum(run["seconds"][part] for run in values) / len(values) for part in values[0]["seconds"]
+                },
                 memory_bytes=max(run["memory_bytes"] for run in values),
                 total_bytes=max(run["footprint"]["total"] for run in values),
             )

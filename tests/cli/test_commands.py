@@ -148,16 +148,26 @@ def test_methods_lists_parts_and_settings(capsys: pytest.CaptureFixture[str]) ->
     assert "scr+ssd" in capsys.readouterr().out
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
-    out = tmp_path / "stopped"
-    command = [sys.executable, "-m", "engram", "run", "scr", "--memory-size", "4", "--threads", "1", "--out", str(out)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
-    while not (out / "events.jsonl").exists():
-        time.sleep(0.05)
+def test_ctrl_c_saves_and_a_new_process_goes_on_exactly(tmp_path: Path) -> None:
+    options = ["scr+ssd", *TINY_SSD, "--tasks", "4", "--threads", "1"]
+
+    def start(out: Path, *more: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "engram", "run", *options, "--out", str(out), *more]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+
+    stopped, whole = tmp_path / "stopped", tmp_path / "whole"
+    process = start(stopped)
+    while not (stopped / "events.jsonl").exists():
+        time.sleep(0.02)
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    shown, _ = process.communicate(timeout=60)
+    shown, _ = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "--resume" in shown
-    assert (out / "checkpoint" / "CURRENT").is_file()
-    assert not (out / "result.json").exists()
+    assert not (stopped / "result.json").exists()
+    results = []
+    for process, out in ((start(stopped, "--resume"), stopped), (start(whole), whole)):
+        process.communicate(timeout=120)
+        assert process.returncode == 0
+        results.append(json.loads((out / "result.json").read_text()) | {"seconds": None})
+    assert results[0] == results[1]

@@ -27,7 +27,7 @@ def result(method: str, seed: int, accuracy: float, **changes: Any) -> dict[str,
         "seed": seed,
         "average_end_accuracy": accuracy,
         "average_forgetting": 2.0,
-        "seconds": {"total": 3.0},
+        "seconds": {"train": 2.0 + seed, "total": 3.0 + seed},
         "footprint": {"total": 99},
     } | changes
 
@@ -42,6 +42,7 @@ def test_differences_are_paired_over_common_seeds() -> None:
     assert ssd.difference.count == 3
     low, _ = stats.t.interval(0.95, 2, loc=5, scale=stats.sem([5, 7, 3]))
     assert ssd.difference.half_width == pytest.approx(5 - low)
+    assert scr.seconds == {"train": pytest.approx(3), "total": pytest.approx(4)}
 
 
 def test_protocols_are_kept_apart() -> None:

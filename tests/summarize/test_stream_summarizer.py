@@ -158,6 +158,27 @@ def test_theta_never_learns_from_a_summary_and_sees_stream_and_originals(monkeyp
     assert sum(len(batch) for batch in seen) > 3 * 14 * 4
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_claimed_slots_change_in_rounds_only(seed: int) -> None:
+    """Over a random stream: bytes of a claimed slot differ only after a round that visited it, and it says so."""
+    labels = np.random.default_rng(seed)
+    learner = small_learner(memory_size=10, slots_per_class=2, seed=seed)
+    before: dict[int, bytes] = {}
+    rewritten = 0
+    for index in range(40):
+        batch = labels.integers(0, 2 + index // 10, size=4).tolist()
+        rounds = learner.rounds
+        learner.observe(toy_images(batch, index), batch)
+        memory = learner.memory
+        now = {slot: memory.records[slot].numpy().tobytes() for slot in memory.claimed.nonzero().flatten().tolist()}
+        changed = {slot for slot, record in before.items() if now[slot] != record}
+        assert not changed or learner.rounds == rounds + 1
+        assert all(memory.summary[slot] for slot in changed)
+        rewritten += len(changed)
+        before = now
+    assert rewritten > 10
+
+
 def test_new_classes_reset_theta_and_the_queue_as_published() -> None:
     learner = feed(small_learner(boundary_gap=5), toy_stream(tasks=1, batches=10))
     before = learner.summarizer.theta.convolutions[0].weight.detach().clone()
