@@ -286,7 +286,6 @@ class Learner(Part):
 
     def _build(self, image_shape: tuple[int, int, int]) -> None:
         """Make everything that depends on the images' shape."""
-        self.image_shape = image_shape
         channels, size, _ = image_shape
         backbone = materialise(
             lambda: ReducedResNet18(channels, size, **self.settings["net"]), self.rng["init"], self.device
@@ -303,6 +302,7 @@ class Learner(Part):
                 lambda: ConvNet(channels, size, **self.settings["theta"]), self.rng["theta"], self.device
             )
             self.summarizer.build(theta)
+        self.image_shape = image_shape
 
     def _meet(self, new: list[Label]) -> None:
         """New classes: a boundary if one is due, then every part makes room for them."""

@@ -14,6 +14,9 @@ from engram.core import InputError
 
 Label = int | str
 
+SMALLEST = 16
+"""Pixels a side below which the nets have nothing left to pool."""
+
 
 def check_images(x: Any, expected: tuple[int, int, int] | None, *, allow_empty: bool = False) -> Tensor:
     """A copy of the images as an own float32 or uint8 tensor (N,C,H,W), or an `InputError` saying what is wrong."""
@@ -31,9 +34,10 @@ def check_images(x: Any, expected: tuple[int, int, int] | None, *, allow_empty: 
     shape = tuple(images.shape[1:])
     if expected is not None and shape != expected:
         raise InputError(f"images are {shape} (C,H,W); this learner was started on {expected}: convert them first")
-    if expected is None and (shape[0] not in (1, 3) or shape[1] != shape[2]):
+    if expected is None and (shape[0] not in (1, 3) or shape[1] != shape[2] or shape[1] < SMALLEST):
         hint = "; transpose (N,H,W,C) to (N,C,H,W)" if shape[-1] in (1, 3) else ""
-        raise InputError(f"images are {shape} (C,H,W); need 1 or 3 channels and square images{hint}")
+        needed = f"1 or 3 channels, square images, {SMALLEST} px at least"
+        raise InputError(f"images are {shape} (C,H,W); need {needed}{hint}")
     if images.dtype == torch.uint8:
         return images
     if not images.is_floating_point():

@@ -47,6 +47,7 @@ GOOD = toy_images([0, 1], 5)
         (np.zeros((2, 2, 16, 16), np.uint8), [0, 1], "channels|started on"),
         (np.zeros((2, 16, 16, 3), np.uint8), [0, 1], "transpose|started on"),
         (np.zeros((2, 1, 16, 20), np.uint8), [0, 1], "square|started on"),
+        (np.zeros((2, 1, 8, 8), np.uint8), [0, 1], "16 px|started on"),
         (np.zeros((2, 1, 16, 16), np.int64), [0, 1], "uint8"),
         (np.zeros((0, 1, 16, 16), np.uint8), [], "empty"),
         ("cat.png", [0], "tensor or an array"),

@@ -43,8 +43,8 @@ class ReducedResNet18(nn.Module):
     """
 
     def __init__(self, channels: int, size: int, width: int = 20) -> None:
-        if width < NARROWEST or size < 16:
-            raise InputError(f"width {width} at {size} px: this net needs a width of {NARROWEST} and 16 px at least")
+        if width < NARROWEST:
+            raise InputError(f"the net's width is {width}: it must be {NARROWEST} at least")
         super().__init__()
         widths = [width, 2 * width, 4 * width, 8 * width]
         self.stem, self.norm = _conv3x3(channels, width), nn.BatchNorm2d(width)
