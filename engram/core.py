@@ -6,6 +6,7 @@ classifier (answers). Each kind of part is a small base class here; each idea is
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from engram.heads import GrowingHead, GrowingLinear
 from engram.initialise import materialise
 from engram.state import (
     Tree,
@@ -148,55 +151,94 @@ class Randomness(Part):
         return Counter({"bookkeeping": tree_bytes(self.state())})
 
 
+LOGITS = "logits"
+
+
 def choose(count: int, of: int, generator: torch.Generator) -> Tensor:
     """`count` distinct indices of range(of), uniformly (all of them, shuffled, if there are fewer)."""
     return torch.randperm(of, generator=generator)[:count]
 
 
-class _Net(nn.Module):
+class Net(nn.Module):
+    """A backbone and named heads on its features, in channels-last layout."""
+
     def __init__(self, backbone: nn.Module) -> None:
         super().__init__()
         self.backbone = backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.heads = nn.ModuleDict()
 
+    def forward(self, x: Tensor, *heads: str) -> tuple[Tensor, ...]:
+        """The features, and what each of these heads makes of them."""
+        features: Tensor = self.backbone(x.to(memory_format=torch.channels_last))
+        return features, *(self.heads[head](features) for head in heads)
+
+
+Parameters = dict[str, Tensor]
+"""Parameters of a net by name, in place of its own."""
+
 
 class Model(Part):
-    """The learner's net φ: a backbone giving features and named heads on top of them, in channels-last layout."""
+    """The learner's net φ. Given `params` it computes with those instead and leaves batch-norm statistics alone."""
 
     def __init__(self, backbone: nn.Module, feature_width: int) -> None:
         self.feature_width = feature_width
         self.version = 0
         """Changes whenever the net does."""
-        self.add_state("net", _Net(backbone), count_as="net")
-        self.net: _Net
+        self.add_state("net", Net(backbone), count_as="net")
+        self.net: Net
 
     @property
     def device(self) -> torch.device:
         return next(self.net.parameters()).device
 
-    def features(self, x: Tensor) -> Tensor:
-        features: Tensor = self.net.backbone(x.to(memory_format=torch.channels_last))
-        return features
+    def features(self, x: Tensor, params: Parameters | None = None) -> Tensor:
+        return self.outputs(x, params=params)[0]
+
+    def logits(self, x: Tensor, params: Parameters | None = None) -> Tensor:
+        """One a class, of the head every scheme with labels to predict adds."""
+        return self.outputs(x, LOGITS, params=params)[1]
+
+    def outputs(self, x: Tensor, *heads: str, params: Parameters | None = None) -> tuple[Tensor, ...]:
+        """The features, and what each of these heads makes of them, in one forward pass."""
+        if params is None:
+            return self.net(x, *heads)  # type: ignore[no-any-return]
+        buffers = {name: buffer.clone() for name, buffer in self.net.named_buffers()}
+        return torch.func.functional_call(self.net, params | buffers, (x, *heads))  # type: ignore[no-any-return]
 
     def head(self, name: str) -> nn.Module:
         return self.net.heads[name]
 
+    def add_classifier(self, generator: torch.Generator) -> None:
+        """The head behind `logits`: it has no class yet."""
+        self.add_head(LOGITS, lambda: GrowingLinear(self.feature_width, 0), generator)
+
     def add_head(self, name: str, build: Callable[[], nn.Module], generator: torch.Generator) -> None:
         self.net.heads[name] = materialise(build, generator, self.device)
+
+    def grow(self, classes: int, generator: torch.Generator) -> None:
+        """Make room for so many classes in all, in every head that has one output a class."""
+        for head in self.net.heads.values():
+            if isinstance(head, GrowingHead):
+                head.grow(classes, generator)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         return self.net.parameters()
 
     @contextmanager
-    def evaluating(self) -> Iterator[None]:
-        """Eval mode without gradients; the mode before is restored."""
+    def eval_mode(self) -> Iterator[None]:
+        """Batch norm by its running statistics; the mode before is restored."""
         training = self.net.training
         self.net.eval()
         try:
-            with torch.no_grad():
-                yield
+            yield
         finally:
             self.net.train(training)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Eval mode without gradients."""
+        with self.eval_mode(), torch.no_grad():
+            yield
 
 
 @dataclass(frozen=True)
@@ -204,6 +246,8 @@ class Context:
     """What a part may use during one call. Built by the learner each time, never stored."""
 
     model: Model
+    scheme: Scheme
+    retrieval: Retrieval
     memory: Store
     rng: Randomness
     classes: int
@@ -222,6 +266,8 @@ class Context:
 class Scheme(Part):
     """How one step trains the net."""
 
+    learning_rate: float
+
     def build(self, model: Model, rng: Randomness) -> torch.optim.Optimizer:
         """Add the heads this scheme needs and return the optimizer of the whole model."""
         raise NotImplementedError
@@ -232,6 +278,27 @@ class Scheme(Part):
 
     def loss(self, stream: Batch, replay: Batch | None, ctx: Context) -> Tensor | None:
         """The loss to descend, or None for no step. `replay` is None while the memory is empty."""
+        raise NotImplementedError
+
+    def class_scores(self, x: Tensor, ctx: Context, params: Parameters | None = None) -> Tensor:
+        """What a label loss is taken over: the logits."""
+        return ctx.model.logits(x, params)
+
+    def stream_loss(self, stream: Batch, ctx: Context, params: Parameters | None = None) -> Tensor:
+        """What a virtual step on the stream batch descends."""
+        return F.cross_entropy(self.class_scores(stream.x, ctx, params), stream.y)
+
+    def adjust_gradients(self, stream: Batch, ctx: Context) -> None:
+        """Change the gradients of the loss before the step is taken."""
+
+    def after_step(self, ctx: Context) -> None:
+        """The step was taken; its gradients are still there."""
+
+
+class Augmentation(Part):
+    """Changes stream and replay images before each training step; what is stored stays as it came."""
+
+    def augment(self, images: Tensor, generator: torch.Generator) -> Tensor:
         raise NotImplementedError
 
 
@@ -312,3 +379,44 @@ class Classifier(Part):
     def scores(self, x: Tensor, ctx: Context) -> Tensor:
         """(N, classes) scores, higher is likelier; -inf where a class cannot be predicted."""
         raise NotImplementedError
+
+
+class Snapshot(Part):
+    """A frozen copy of the net as it was when `take` was called last. Kept in train mode: it uses batch statistics."""
+
+    def __init__(self, model: Model) -> None:
+        self.add_state("net", copy.deepcopy(model.net).requires_grad_(False), count_as="snapshots")
+        self.add_state("taken", 0)
+        self.net: Net
+        self.taken: int
+        """How often it was taken; before the first time it means nothing."""
+
+    def take(self, model: Model) -> None:
+        restore_module(self.net, module_state(model.net))
+        self.taken += 1
+
+
+def label_gradient(batch: Batch, ctx: Context) -> Tensor:
+    """The gradient of the mean label loss over all parameters, flat, in eval mode."""
+    parameters = list(ctx.model.parameters())
+    with ctx.model.eval_mode():
+        loss = F.cross_entropy(ctx.scheme.class_scores(batch.x, ctx), batch.y)
+    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+    return torch.cat(
+        [
+            torch.zeros_like(parameter).reshape(-1) if gradient is None else gradient.reshape(-1)
+            for parameter, gradient in zip(parameters, gradients, strict=True)
+        ]
+    )
+
+
+def virtual_step(stream: Batch, ctx: Context) -> Parameters:
+    """The parameters one step of plain SGD on the stream batch would lead to; nothing is changed by it."""
+    params = {name: parameter.detach().requires_grad_() for name, parameter in ctx.model.net.named_parameters()}
+    loss = ctx.scheme.stream_loss(stream, ctx, params)
+    gradients = torch.autograd.grad(loss, list(params.values()), allow_unused=True)
+    rate = ctx.scheme.learning_rate
+    return {
+        name: (parameter if gradient is None else parameter - rate * gradient).detach()
+        for (name, parameter), gradient in zip(params.items(), gradients, strict=True)
+    }

@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from engram.checkpoint import read_checkpoint, write_checkpoint
-from engram.core import Batch, Context, InputError, Model, Part, Randomness
+from engram.core import Augmentation, Batch, Context, InputError, Model, Part, Randomness
 from engram.initialise import materialise
 from engram.memory import Float32, Store
-from engram.methods import Method, Settings, configurable, find, settings_of
+from engram.methods import Method, Settings, find, method_settings, unmet_needs
 from engram.naming import suggest
 from engram.nets import ConvNet, ReducedResNet18
-from engram.state import Tree
+from engram.state import Tree, pad_optimizer_state
 from engram.validation import Label, check_images, check_labels
 
 CODECS = {"float32": Float32}
@@ -65,11 +65,12 @@ class Learner(Part):
         slots_per_class: slots each class may claim for its summary (k), or "auto": K over the classes seen.
         seed: of every random draw.
         repeats: training steps on each stream batch; the method's own if not given.
+        classes_total: make softmax heads for so many classes from the start, as published; they grow if not given.
         boundary_gap: new classes that arrive within so many iterations count as one change of task.
         codec: how images are stored.
         keep_originals: keep the first image of each claimed slot, to look at beside its summary.
         device: where the net runs.
-        scheme, retrieval, policy, summarize, classifier, net, theta: settings of that part, by name.
+        scheme, augment, retrieval, policy, summarize, classifier, net, theta: settings of that part, by name.
     """
 
     def __init__(
@@ -80,11 +81,13 @@ class Learner(Part):
         slots_per_class: int | Literal["auto"] = "auto",
         seed: int = 0,
         repeats: int | None = None,
+        classes_total: int | None = None,
         boundary_gap: int = 50,
         codec: str = "float32",
         keep_originals: bool = False,
         device: str = "cpu",
         scheme: Settings | None = None,
+        augment: Settings | None = None,
         retrieval: Settings | None = None,
         policy: Settings | None = None,
         summarize: Settings | None = None,
@@ -93,6 +96,8 @@ class Learner(Part):
         theta: Settings | None = None,
     ) -> None:
         composition = find(method) if isinstance(method, str) else method
+        if unmet := unmet_needs(composition):
+            raise InputError(f"{method} makes no sense: {'; '.join(unmet)}")
         if codec not in CODECS:
             raise InputError(f"unknown codec {codec!r}{suggest(codec, list(CODECS))}")
         if slots_per_class != "auto" and slots_per_class < 1:
@@ -103,6 +108,7 @@ class Learner(Part):
             raise InputError(f"memory_size is {memory_size}: a memory needs at least one slot")
         given = {
             "scheme": scheme,
+            "augment": augment,
             "retrieval": retrieval,
             "policy": policy,
             "summarize": summarize,
@@ -110,30 +116,27 @@ class Learner(Part):
             "net": net,
             "theta": theta,
         }
-        parts = configurable(composition)
-        for room, own in given.items():
-            if own and room not in parts:
-                raise InputError(f"{method} has no {room}: drop its settings, or choose a method with '+ssd'")
-        settings = {room: settings_of(part, given[room]) for room, part in parts.items()}
+        settings = method_settings(composition, given)
         self.method = method if isinstance(method, str) else None
         self.memory_size, self.slots_per_class = memory_size, slots_per_class
         self.seed, self.boundary_gap, self.codec, self.keep_originals = seed, boundary_gap, codec, keep_originals
         self.repeats = repeats or composition.repeats
+        self.classes_total = classes_total
         self.device = torch.device(device)
         self.settings = settings
 
         self.image_shape: tuple[int, int, int] | None = None
         self.scheme = composition.scheme(**settings["scheme"])
+        self.augmentation = composition.augment(**settings["augment"]) if composition.augment else None
         self.retrieval = composition.retrieval(**settings["retrieval"])
         self.policy = composition.policy(**settings["policy"])
         self.classifier = composition.classifier(**settings["classifier"])
         self.summarizer = composition.summarize(**settings["summarize"]) if composition.summarize else None
         self.parts: dict[str, Part] = {
             name: getattr(self, name)
-            for name in ("scheme", "retrieval", "policy", "classifier", "summarizer")
+            for name in ("scheme", "augmentation", "retrieval", "policy", "classifier", "summarizer")
             if getattr(self, name) is not None
         }
-        self._refuse_unmet_needs()
         for name, part in self.parts.items():
             self.add_state(name, part)
         self.add_state("rng", Randomness(seed))
@@ -194,17 +197,24 @@ class Learner(Part):
             self._pass_boundary()
 
     def scores(self, x: Any) -> Tensor:
-        """(N, classes) scores in the order of `labels`; higher is likelier, -inf where a class cannot be predicted."""
+        """(N, classes) scores in the order of `labels`; higher is likelier, -inf where a class cannot be predicted.
+
+        Heads of `classes_total` classes score those not seen yet too, in the columns behind.
+        """
         self._require_observed("nothing can be predicted")
         images = check_images(x, self.image_shape, allow_empty=True)
         if not len(images):
             return torch.zeros(0, len(self.labels))
         return self.classifier.scores(self._floats(images), self._context())
 
-    def predict(self, x: Any) -> list[Label]:
-        """The likeliest label of each image, as given to `observe`."""
+    def predict(self, x: Any) -> list[Label | None]:
+        """The likeliest label of each image, as given to `observe`.
+
+        None where a class not seen yet scores highest, which only heads of `classes_total` classes can do.
+        """
         scores = self.scores(x)
-        return [self.labels[index] for index in scores.argmax(1).tolist()] if len(scores) else []
+        likeliest = scores.argmax(1).tolist() if len(scores) else []
+        return [self.labels[index] if index < len(self.labels) else None for index in likeliest]
 
     def predict_proba(self, x: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
         """Softmax of the scores, in the order of `labels`."""
@@ -258,6 +268,7 @@ class Learner(Part):
             "slots_per_class": self.slots_per_class,
             "seed": self.seed,
             "repeats": self.repeats,
+            "classes_total": self.classes_total,
             "boundary_gap": self.boundary_gap,
             "codec": self.codec,
             "keep_originals": self.keep_originals,
@@ -272,14 +283,6 @@ class Learner(Part):
         finally:
             self.seconds[name] += time.perf_counter() - start
 
-    def _refuse_unmet_needs(self) -> None:
-        provided = frozenset[str]().union(*(part.provides for part in self.parts.values()))
-        for part in self.parts.values():
-            if missing := part.needs - provided:
-                raise InputError(
-                    f"{type(part).__name__} needs {', '.join(sorted(missing))}, which no part of this method provides"
-                )
-
     def _require_observed(self, consequence: str) -> None:
         if self.image_shape is None:
             raise InputError(f"this learner has not observed anything yet, so {consequence}: call observe first")
@@ -292,6 +295,7 @@ class Learner(Part):
         )
         self.model = Model(backbone, backbone.feature_width)
         self.optimizer = self.scheme.build(self.model, self.rng)
+        self.model.grow(self.classes_total or 0, self.rng["init"])
         store = Store(self.memory_size, image_shape, CODECS[self.codec](), self.device, self.keep_originals)
         self._memory = store
         self.add_state("model", self.model)
@@ -311,6 +315,8 @@ class Learner(Part):
             self._pass_boundary()
         first = len(self.labels)
         self.labels = [*self.labels, *new]
+        self.model.grow(len(self.labels), self.rng["init"])
+        pad_optimizer_state(self.optimizer)
         ctx = self._context()
         for part in self.parts.values():
             part.on_new_classes(list(range(first, len(self.labels))), ctx)
@@ -324,9 +330,12 @@ class Learner(Part):
     def _train(self, stream: Batch) -> None:
         ctx = self._context()
         replay = None
-        if ctx.memory.size:
-            replay = ctx.memory.read(self.retrieval.select(stream, self.scheme.replay_size(ctx), ctx))
         self.model.net.train()
+        if ctx.memory.size and (wanted := self.scheme.replay_size(ctx)):
+            replay = ctx.memory.read(self.retrieval.select(stream, wanted, ctx))
+        if self.augmentation:
+            stream = self._augmented(stream, self.augmentation)
+            replay = None if replay is None else self._augmented(replay, self.augmentation)
         loss = self.scheme.loss(stream, replay, ctx)
         if loss is None:
             return
@@ -336,14 +345,21 @@ class Learner(Part):
             )
         self.optimizer.zero_grad()
         loss.backward()
+        self.scheme.adjust_gradients(stream, ctx)
         self.optimizer.step()
+        self.scheme.after_step(ctx)
         self.model.version += 1
+
+    def _augmented(self, batch: Batch, augmentation: Augmentation) -> Batch:
+        return Batch(augmentation.augment(batch.x, self.rng["augmentation"]), batch.y)
 
     def _context(self) -> Context:
         classes = len(self.labels)
         auto = max(1, self.memory_size // max(1, classes))
         return Context(
             model=self.model,
+            scheme=self.scheme,
+            retrieval=self.retrieval,
             memory=self._memory,
             rng=self.rng,
             classes=classes,

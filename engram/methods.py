@@ -5,21 +5,36 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
-from engram.classify import NearestClassMean
-from engram.core import Classifier, InputError, Policy, Retrieval, Scheme, Summarizer
-from engram.memory import Dynamic, Reservoir
+from engram.classify import NearestClassMean, Softmax
+from engram.core import Augmentation, Classifier, InputError, Part, Policy, Retrieval, Scheme, Summarizer
+from engram.memory import Dynamic, GradientSelection, NoMemory, Reservoir, ShapleyMemory
 from engram.naming import suggest
 from engram.nets import ConvNet, ReducedResNet18
-from engram.retrieval import RandomRetrieval
-from engram.schemes import SupervisedContrastiveReplay
+from engram.retrieval import (
+    MaximalGradientInterference,
+    MaximallyInterfered,
+    RandomRetrieval,
+    ShapleyRetrieval,
+)
+from engram.schemes import (
+    AveragedGradientEpisodicMemory,
+    DualViewConsistency,
+    ElasticWeightConsolidation,
+    ExperienceReplay,
+    FineTune,
+    LearningWithoutForgetting,
+    MutualInformationMaximisation,
+    RandAugment,
+    SupervisedContrastiveReplay,
+)
 from engram.summarize import StreamSummarizer
 
 Settings = Mapping[str, Any]
 
-ROOMS = ("scheme", "retrieval", "policy", "summarize", "classifier")
+ROOMS = ("scheme", "augment", "retrieval", "policy", "summarize", "classifier")
 """The rooms a method takes a part from, by the name their settings go under."""
 
 
@@ -33,24 +48,46 @@ class Method:
     classifier: type[Classifier]
     paper: str
     summarize: type[Summarizer] | None = None
+    augment: type[Augmentation] | None = None
+    """Applied to stream and replay images before every training step."""
     repeats: int = 1
+    settings: Mapping[str, Settings] = field(default_factory=dict)
+    """What this method sets otherwise than its parts' defaults, by room."""
+    stream: Literal["paper", "strict", "iid"] = "strict"
+    """The stream a run of this method takes unless told otherwise."""
 
-    def parts(self) -> dict[str, type]:
+    def parts(self) -> dict[str, type[Part]]:
         found = {room: getattr(self, room) for room in ROOMS}
         return {room: part for room, part in found.items() if part is not None}
 
 
+_FINE_TUNE = Method(FineTune, RandomRetrieval, NoMemory, Softmax, paper="lower bound")
+_ER = Method(ExperienceReplay, RandomRetrieval, Reservoir, Softmax, paper="Chaudhry et al., 2019")
+_SCR = replace(_ER, scheme=SupervisedContrastiveReplay, classifier=NearestClassMean, paper="Mai et al., 2021")
+_ASER: dict[str, Any] = {"policy": ShapleyMemory, "paper": "Shim et al., 2021"}
+_GSS: dict[str, Any] = {"policy": GradientSelection, "paper": "Aljundi et al., 2019 (GSS)"}
+_RAR: dict[str, Any] = {"augment": RandAugment, "repeats": 10, "paper": "Zhang et al., 2022"}
+
 METHODS: dict[str, Method] = {
-    "scr": Method(
-        scheme=SupervisedContrastiveReplay,
-        retrieval=RandomRetrieval,
-        policy=Reservoir,
-        classifier=NearestClassMean,
-        paper="Mai et al., 2021",
-    ),
+    "fine-tune": _FINE_TUNE,
+    "iid-offline": replace(_FINE_TUNE, stream="iid", paper="upper bound"),
+    "ewc++": replace(_FINE_TUNE, scheme=ElasticWeightConsolidation, paper="Chaudhry et al., 2018"),
+    "lwf": replace(_FINE_TUNE, scheme=LearningWithoutForgetting, paper="Li & Hoiem, 2017"),
+    "a-gem": replace(_ER, scheme=AveragedGradientEpisodicMemory, paper="Chaudhry et al., 2019 (A-GEM)"),
+    "er": _ER,
+    "mir": replace(_ER, retrieval=MaximallyInterfered, paper="Aljundi et al., 2019 (MIR)"),
+    "gss": replace(_ER, **_GSS),
+    "aser": replace(_ER, retrieval=ShapleyRetrieval, settings={"scheme": {"passes": "joint-mean"}}, **_ASER),
+    "dvc": replace(_ER, scheme=DualViewConsistency, retrieval=MaximalGradientInterference, paper="Gu et al., 2022"),
+    "scr": _SCR,
+    "ocm": replace(_ER, scheme=MutualInformationMaximisation, paper="Guo et al., 2022"),
+    "rar": replace(_ER, settings={"scheme": {"passes": "joint"}}, **_RAR),
+    "rar-s": replace(_SCR, **_RAR),
 }
 
 MEMORIES: dict[str, dict[str, Any]] = {
+    "gss": _GSS,
+    "aser": _ASER,
     "dynamic": {"policy": Dynamic, "paper": "Gu et al., 2024"},
     "ssd": {"policy": Dynamic, "summarize": StreamSummarizer, "paper": "Gu et al., 2024"},
 }
@@ -59,7 +96,18 @@ MEMORIES: dict[str, dict[str, Any]] = {
 
 def names() -> list[str]:
     """Every method that can be asked for by name."""
-    return [*METHODS, *(f"{base}+{memory}" for base in METHODS for memory in MEMORIES)]
+    combined = [f"{base}+{memory}" for base in METHODS for memory in MEMORIES]
+    return [*METHODS, *(name for name in combined if not unmet_needs(find(name)))]
+
+
+def unmet_needs(method: Method) -> list[str]:
+    """What parts of this composition need and no part of it provides, in words."""
+    provided = frozenset[str]().union(*(part.provides for part in method.parts().values()))
+    return [
+        f"{part.__name__} needs {need}, which no part of this method provides"
+        for part in method.parts().values()
+        for need in sorted(part.needs - provided)
+    ]
 
 
 def find(name: str) -> Method:
@@ -77,6 +125,18 @@ def configurable(method: Method) -> dict[str, Any]:
     """What of a learner takes settings, by the name they go under: the method's parts and the nets it trains."""
     nets = {"net": ReducedResNet18} | ({"theta": ConvNet} if method.summarize else {})
     return method.parts() | nets
+
+
+def method_settings(method: Method, given: Mapping[str, Settings | None]) -> dict[str, dict[str, Any]]:
+    """Every setting of every room: the parts' defaults, overridden by the method's own, overridden by `given`."""
+    parts = configurable(method)
+    for room, own in given.items():
+        if own and room not in parts:
+            raise InputError(f"this method has no {room}, so it takes no settings for it: it has {', '.join(parts)}")
+    return {
+        room: settings_of(part, {**method.settings.get(room, {}), **(given.get(room) or {})})
+        for room, part in parts.items()
+    }
 
 
 def settings_of(part: Any, given: Settings | None = None) -> dict[str, Any]:

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from engram.classify.batches import in_batches
 from engram.core import Classifier, Context, Model
-
-EVALUATION_BATCH = 128
 
 
 class NearestClassMean(Classifier):
@@ -34,7 +33,7 @@ class NearestClassMean(Classifier):
         memory = ctx.memory
         labels = memory.labels[: memory.size].to(ctx.model.device)
         sums: Tensor | None = None
-        for slots in memory.filled().split(EVALUATION_BATCH):
+        for slots in in_batches(memory.filled()):
             batch = memory.read(slots)
             features = F.normalize(_features(batch.x, ctx.model), dim=1)
             if sums is None:
@@ -47,4 +46,4 @@ class NearestClassMean(Classifier):
 
 def _features(x: Tensor, model: Model) -> Tensor:
     with model.evaluating():
-        return torch.cat([model.features(part) for part in x.split(EVALUATION_BATCH)])
+        return torch.cat([model.features(part) for part in in_batches(x)])

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from engram.cli.parser import Parser
-from engram.methods import configurable, find, names, settings_of
+from engram.methods import find, method_settings, names
 
 
 def main(argv: list[str]) -> int:
@@ -38,12 +38,13 @@ def describe(name: str) -> dict[str, Any]:
     return {
         "paper": method.paper,
         "repeats": method.repeats,
+        "stream": method.stream,
         "parts": {room: part.__name__ for room, part in method.parts().items()},
         "settings": {
             room: {
                 setting: dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # type: ignore[arg-type]
-                for setting, value in settings_of(part).items()
+                for setting, value in own.items()
             }
-            for room, part in configurable(method).items()
+            for room, own in method_settings(method, {}).items()
         },
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from engram.cli.stopping import INTERRUPTED, stop_on_signal
 from engram.cli.tables import comparison, time_by_part
 from engram.experiment.pool import Job, run_all
 from engram.experiment.run import Interrupted, RunConfig, run
-from engram.methods import configurable, find, settings_of
+from engram.methods import configurable, find, method_settings, settings_of
 from engram.report.tables import compare
 
 
@@ -30,7 +31,8 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(named + rest)
     config = to_config(options)
     seeds = range(config.seed, config.seed + options.seeds)
-    out = options.out or Path("runs") / f"{config.method}-{config.dataset}-{config.stream}-k{config.memory_size}"
+    stream = config.stream or find(config.method).stream
+    out = options.out or Path("runs") / f"{config.method}-{config.dataset}-{stream}-k{config.memory_size}"
     jobs = [Job(dataclasses.replace(config, seed=seed), out / f"seed-{seed}") for seed in seeds]
     if options.seeds == 1 and options.out:
         jobs = [Job(config, out)]
@@ -82,7 +84,7 @@ def build_parser(method: str) -> Parser:
                 if parameter.default is inspect.Parameter.empty
             }
             parser.add_class_arguments(part, room, skip=required)
-    parser.set_defaults(method=method)
+    parser.set_defaults({"method": method} | _flat(find(method).settings))
     return parser
 
 
@@ -91,15 +93,21 @@ def to_config(options: Any) -> RunConfig:
     fields = {field.name for field in dataclasses.fields(RunConfig)} - {"settings"}
     chosen = options.as_dict()
     settings: dict[str, dict[str, Any]] = {}
-    for room, part in configurable(find(options.method)).items():
-        resolved = settings_of(part, chosen.get(room))
-        changed = {name: value for name, value in resolved.items() if value != settings_of(part)[name]}
+    method = find(options.method)
+    defaults = method_settings(method, {})
+    resolved = method_settings(method, {room: chosen.get(room) for room in defaults})
+    for room, own in resolved.items():
+        changed = {name: value for name, value in own.items() if value != defaults[room][name]}
         if changed:
             settings[room] = {
                 name: dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # type: ignore[arg-type]
                 for name, value in changed.items()
             }
     return RunConfig(**{name: chosen[name] for name in fields}, settings=settings)
+
+
+def _flat(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {f"{room}.{name}": value for room, own in settings.items() for name, value in own.items()}
 
 
 def _method_name(arguments: list[str]) -> str:

@@ -2,7 +2,8 @@
 
 16 px, a net of width 12 and a θ of width 32 fit nine runs into about two minutes on two cores. A memory of ten images
 is one a class. A task has some 29 batches, far fewer than the paper's 500, so the queue is 16 (ready at 8) and τ = 2:
-about 14 rounds a task. Everything else, the summaries' learning rate included, is the paper's default.
+about 14 rounds a task; and new classes count as a new task after 10 batches already. Everything else, the summaries'
+learning rate included, is the paper's default.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ def demo_config(method: str, seed: int) -> RunConfig:
         seed=seed,
         memory_size=10,
         slots_per_class=1,
+        boundary_gap=10,
         keep_originals=method != "scr",
         settings=settings,
     )

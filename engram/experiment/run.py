@@ -24,6 +24,7 @@ from engram.checkpoint import replace_file, write_json
 from engram.core import InputError
 from engram.experiment import metrics
 from engram.learner import Learner
+from engram.methods import find
 from engram.report.pictures import save_memory
 from engram.streams import Task, TaskStream, class_incremental, load_dataset
 
@@ -37,15 +38,18 @@ class RunConfig:
     Args:
         method: one of `engram methods`.
         dataset: digits or cifar100.
-        stream: paper (class-balanced batches, full ones only) or strict (plain shuffle, every image).
+        stream: paper (class-balanced batches, full ones only), strict (plain shuffle, every image) or iid (all classes
+            together, many epochs); strict if neither given nor the method's own.
         seed: of the class order, the stream and every draw of the learner.
         tasks: number of tasks; all classes if not given.
         classes_per_task: classes of a task; ten, or two where there are no more than ten classes.
         images_per_class: training images of a class; all if not given.
-        batch: images of a stream batch.
+        batch: images of a stream batch; 10, or 128 of an iid stream.
+        epochs: how often an iid stream shows each image.
         memory_size: images the memory holds (K).
         slots_per_class: slots a class may claim (k); K over all classes of a paper stream, else auto.
         repeats: training steps on each stream batch; the method's own if not given.
+        classes_total: outputs softmax heads have from the start; they grow on a strict stream, else all classes.
         boundary_gap: new classes that arrive within so many iterations count as one change of task.
         codec: how images are stored.
         keep_originals: keep the first image of each claimed slot, for the picture of the memory.
@@ -54,15 +58,17 @@ class RunConfig:
 
     method: str = "scr+ssd"
     dataset: str = "digits"
-    stream: Literal["paper", "strict"] = "strict"
+    stream: Literal["paper", "strict", "iid"] | None = None
     seed: int = 0
     tasks: int | None = None
     classes_per_task: int | None = None
     images_per_class: int | None = None
-    batch: int = 10
+    batch: int | None = None
+    epochs: int = 50
     memory_size: int = 100
     slots_per_class: int | Literal["auto"] | None = None
     repeats: int | None = None
+    classes_total: int | None = None
     boundary_gap: int = 50
     codec: str = "float32"
     keep_originals: bool = False
@@ -87,6 +93,7 @@ def run(
     With `resume` an interrupted run goes on from its checkpoint and a finished one is only read. `on_event` hears of
     the start, every batch, every task and the end; when `should_stop` turns true the run saves and is `Interrupted`.
     """
+    config = _resolved(config)
     if (out / "result.json").is_file() and resume:
         finished: dict[str, Any] = json.loads((out / "result.json").read_text())
         return finished
@@ -95,11 +102,12 @@ def run(
     stream = class_incremental(
         load_dataset(config.dataset),
         config.seed,
-        config.stream,
-        config.batch,
+        config.stream or "strict",
+        config.batch or 10,
         config.tasks,
         config.classes_per_task,
         config.images_per_class,
+        config.epochs,
     )
     job = _Run(config, stream, out, on_event)
     job.prepare()
@@ -175,6 +183,7 @@ class _Run:
             "memory_bytes": learner.footprint()["images"],
             "slots_per_class": learner.slots_per_class,
             "repeats": learner.repeats,
+            "classes_total": learner.classes_total,
             "settings": config.settings,
             "seed": config.seed,
             "average_end_accuracy": metrics.average_accuracy(self.matrix),
@@ -225,12 +234,22 @@ class _Run:
         self.on_event(event)
 
 
+def _resolved(config: RunConfig) -> RunConfig:
+    """With what follows from the method and the stream filled in."""
+    stream = config.stream or find(config.method).stream
+    return dataclasses.replace(config, stream=stream, batch=config.batch or (128 if stream == "iid" else 10))
+
+
 def _make_learner(config: RunConfig, stream: TaskStream) -> Learner:
     slots = config.slots_per_class
     if slots is None:
         slots = max(1, config.memory_size // stream.class_count) if config.stream == "paper" else "auto"
+    classes_total = config.classes_total
+    if classes_total is None and config.stream != "strict":
+        classes_total = stream.class_count
     return Learner(
         config.method,
+        classes_total=classes_total,
         memory_size=config.memory_size,
         slots_per_class=slots,
         seed=config.seed,

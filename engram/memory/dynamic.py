@@ -18,11 +18,12 @@ class Dynamic(Policy):
     slot while K ≥ classes seen.
     """
 
+    needs = frozenset({"replay"})
     provides = frozenset({"claims"})
 
     def store(self, stream: Batch, ctx: Context) -> StoreReport:
         memory, report = ctx.memory, StoreReport()
-        drawn = draw_reservoir_slots(len(stream), memory.seen, ctx.rng["memory"])
+        drawn = draw_reservoir_slots(len(stream), memory, ctx.rng["memory"])
         owned = Counter(memory.labels[memory.claimed].tolist())
         reservoir: list[int] = []
         for position, label in enumerate(stream.y.tolist()):

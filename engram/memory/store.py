@@ -56,6 +56,8 @@ class Store(Part):
 
     def read(self, slots: Tensor) -> Batch:
         """Decoded images and labels of these slots, in this order."""
+        if not len(slots):
+            return Batch(torch.zeros(0, *self.shape, device=self.device), slots.to(self.device))
         records = [self.records[slot] for slot in slots.tolist()]
         return Batch(self.codec.decode(records, self.shape).to(self.device), self.labels[slots].to(self.device))
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engram.core import SummarizingNet
-from engram.nets.linear import GrowingLinear
+from engram.heads import GrowingLinear
 
 
 class InstanceNorm(nn.Module):

@@ -19,9 +19,11 @@ COLUMNS = 10
 
 
 def save_memory(learner: Learner, class_names: Sequence[str], folder: Path) -> None:
-    """Write `contact-sheet.png` and `memory.safetensors` (unclamped values) into `folder`."""
+    """Write `contact-sheet.png` and `memory.safetensors` (unclamped values) into `folder`; nothing of no memory."""
     folder.mkdir(parents=True, exist_ok=True)
     memory = learner.memory
+    if not memory.size:
+        return
     batch = memory.read(memory.filled())
     tensors = {
         "images": batch.x.cpu(),

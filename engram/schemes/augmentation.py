@@ -103,7 +103,7 @@ def _jitter(images: Tensor, settings: ViewAugmentation, generator: torch.Generat
         lambda views: enhance.adjust_saturation(views, saturation),
         lambda views: enhance.adjust_hue(views, hue),
     ]
-    jittered = images.clamp(0, 1)
+    jittered = images
     for index in torch.randperm(4, generator=generator).tolist():
         if images.shape[1] == 3 or index < 2:
             jittered = operations[index](jittered)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engram.core import Batch, Context, Model, Randomness, Scheme
+from engram.core import Batch, Context, Model, Parameters, Randomness, Scheme
 from engram.schemes.augmentation import ViewAugmentation, augment_view
 
 
@@ -36,6 +36,8 @@ class SupervisedContrastiveReplay(Scheme):
         learning_rate: of the net.
         augment: the second view.
     """
+
+    provides = frozenset({"replay"})
 
     def __init__(
         self,
@@ -68,6 +70,15 @@ class SupervisedContrastiveReplay(Scheme):
         projections = [self.project(view, ctx.model) for view in views]
         return supervised_contrastive_loss(torch.cat(projections), batch.y.repeat(2), self.temperature)
 
-    def project(self, x: Tensor, model: Model) -> Tensor:
+    def project(self, x: Tensor, model: Model, params: Parameters | None = None) -> Tensor:
         """L2-normalised projections."""
-        return F.normalize(model.head("projection")(model.features(x)), dim=1)
+        return F.normalize(model.outputs(x, "projection", params=params)[1], dim=1)
+
+    def class_scores(self, x: Tensor, ctx: Context, params: Parameters | None = None) -> Tensor:
+        """Cosines of the projection to each class's mean projection in memory, over the temperature; this scheme has no
+        logits. A class without an image in memory scores 0."""
+        memory = ctx.memory.read(ctx.memory.filled())
+        with ctx.model.evaluating():
+            sums = memory.x.new_zeros(ctx.classes, self.projection)
+            sums.index_add_(0, memory.y, self.project(memory.x, ctx.model))
+        return self.project(x, ctx.model, params) @ F.normalize(sums, dim=1).T / self.temperature

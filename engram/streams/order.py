@@ -1,7 +1,8 @@
 """Class-incremental streams: classes shuffled by seed and cut into tasks, each image delivered once.
 
 *paper*: batches as class-balanced as the images allow (one of each class when a task has as many classes as a batch
-images), full batches only. *strict*: plain shuffle within a task, the partial last batch kept.
+images), full batches only. *strict*: plain shuffle within a task, the partial last batch kept. *iid*: all classes in
+one task, shuffled anew for each of many epochs, full batches only: no continual learning at all, but its upper bound.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from engram.naming import suggest
 from engram.streams.dataset import Array, DataError, Dataset
 
-ORDERS = ("strict", "paper")
+ORDERS = ("strict", "paper", "iid")
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,10 @@ def class_incremental(
     tasks: int | None = None,
     classes_per_task: int | None = None,
     images_per_class: int | None = None,
+    epochs: int = 50,
 ) -> TaskStream:
-    """Cut `dataset` into tasks. `images_per_class` keeps the first so many training images of each class.
+    """Cut `dataset` into tasks. `images_per_class` keeps the first so many training images of each class; `epochs` is
+    how often the *iid* stream shows them.
 
     Without `classes_per_task` a task has ten classes, or two where the data set has no more than ten.
     """
@@ -69,28 +72,39 @@ def class_incremental(
     total = len(dataset.class_names)
     width = classes_per_task or (10 if total > 10 else 2)
     count = tasks or total // width
-    if batch < 1 or width < 1 or count < 1 or (images_per_class is not None and images_per_class < 1):
-        raise DataError("batch, tasks, classes_per_task and images_per_class must be at least 1")
+    if min(batch, width, count, epochs, 1 if images_per_class is None else images_per_class) < 1:
+        raise DataError("batch, tasks, classes_per_task, images_per_class and epochs must be at least 1")
     if count * width > total:
         raise DataError(f"{count} tasks of {width} classes ask for {count * width}; {dataset.name} has {total}")
     rng = np.random.default_rng([seed, 0])
     classes = rng.permutation(total)[: count * width].reshape(count, width)
+    if order == "iid":
+        classes = classes.reshape(1, -1)
+    passes = epochs if order == "iid" else 1
     return TaskStream(
-        dataset, order, tuple(_task(dataset, row, order, batch, images_per_class, rng) for row in classes)
+        dataset, order, tuple(_task(dataset, row, order, batch, images_per_class, passes, rng) for row in classes)
     )
 
 
 def _task(
-    dataset: Dataset, classes: Array, order: str, batch: int, images_per_class: int | None, rng: np.random.Generator
+    dataset: Dataset,
+    classes: Array,
+    order: str,
+    batch: int,
+    images_per_class: int | None,
+    passes: int,
+    rng: np.random.Generator,
 ) -> Task:
     members = [rng.permutation(np.flatnonzero(dataset.train_y == label)[:images_per_class]) for label in classes]
-    indices = _interleaved(members, rng) if order == "paper" else rng.permutation(np.concatenate(members))
-    stop = len(indices) - len(indices) % batch if order == "paper" else len(indices)
-    batches = tuple(indices[start : start + batch] for start in range(0, stop, batch))
+    batches: list[Array] = []
+    for _ in range(passes):
+        indices = _interleaved(members, rng) if order == "paper" else rng.permutation(np.concatenate(members))
+        stop = len(indices) if order == "strict" else len(indices) - len(indices) % batch
+        batches += [indices[start : start + batch] for start in range(0, stop, batch)]
     if not batches:
         raise DataError(f"a task has {len(indices)} images, less than one full batch of {batch}: use a smaller batch")
     test = np.flatnonzero(np.isin(dataset.test_y, classes))
-    return Task(tuple(int(label) for label in classes), batches, test)
+    return Task(tuple(int(label) for label in classes), tuple(batches), test)
 
 
 def _interleaved(members: list[Array], rng: np.random.Generator) -> Array:

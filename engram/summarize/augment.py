@@ -52,4 +52,4 @@ def _shift(images: Tensor, shift: Tensor) -> Tensor:
     rows = torch.arange(height, device=images.device) + reach - shift[:, :1]
     columns = torch.arange(width, device=images.device) + reach - shift[:, 1:]
     image = torch.arange(len(images), device=images.device)[:, None, None]
-    return padded.permute(0, 2, 3, 1)[image, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+    return padded.permute(0, 2, 3, 1)[image, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2).contiguous()

@@ -73,12 +73,15 @@ class StreamSummarizer(Summarizer):
         self.add_state("queue", ClassQueue(queue, max_current_classes))
         self.add_state("working", {}, count_as="working_copies")
         self.add_state("age", 0)
+        self.add_state("boundary_passed", False)
         self.add_state("rounds", 0)
         self.queue: ClassQueue
         self.working: dict[int, dict[str, Tensor]]
         """By slot: the float copy the optimizer moves, and its velocity."""
         self.age: int
         """Iterations since the last reset, this one excluded."""
+        self.boundary_passed: bool
+        """Whether a task ended since the last reset."""
         self.last_losses: dict[str, float] = {}
         """Mean L_g and γ L_r over the classes of the last round."""
 
@@ -89,10 +92,13 @@ class StreamSummarizer(Summarizer):
         self.add_state("theta_optimizer", optimizer, count_as="optimizer")
         self.theta_optimizer = optimizer
 
+    def on_boundary(self, ctx: Context) -> None:
+        self.boundary_passed = True
+
     def on_new_classes(self, new: list[int], ctx: Context) -> None:
         self.theta.grow(ctx.classes, ctx.rng["theta"])
-        same_change = len(new) < ctx.classes and self.age < ctx.boundary_gap
-        if self.new_classes == "grow" or same_change:
+        due = self.boundary_passed or self.age >= ctx.boundary_gap
+        if len(new) < ctx.classes and (self.new_classes == "grow" or not due):
             pad_optimizer_state(self.theta_optimizer)
             return
         initialise(self.theta, ctx.rng["theta"])
@@ -100,6 +106,7 @@ class StreamSummarizer(Summarizer):
         self.queue.clear()
         self.working.clear()
         self.age = 0
+        self.boundary_passed = False
 
     def push(self, stream: Batch, ctx: Context) -> None:
         self.queue.push(stream)

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from engram import InputError
+from engram.heads import GrowingLinear
 from engram.initialise import materialise
-from engram.nets import ConvNet, GrowingLinear, ReducedResNet18
+from engram.nets import ConvNet, ReducedResNet18
 
 CPU = torch.device("cpu")
 

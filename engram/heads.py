@@ -1,4 +1,4 @@
-"""A linear head whose classes may grow."""
+"""Heads with one output a class, which grow as classes come."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
-class GrowingLinear(nn.Module):
+class GrowingHead(nn.Module):
+    """A head that can make room for more classes."""
+
+    def grow(self, classes: int, generator: torch.Generator) -> None:
+        """Make room for so many classes in all; what it knows stays, and so does the identity of its parameters."""
+        raise NotImplementedError
+
+
+class GrowingLinear(GrowingHead):
     """A linear layer whose width is that of its weight, so that it can grow and be restored at any size."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -22,9 +30,8 @@ class GrowingLinear(nn.Module):
         return len(self.bias)
 
     @torch.no_grad()
-    def grow(self, outputs: int, generator: torch.Generator) -> None:
-        """Add freshly initialised outputs; the old ones and the parameters' identity stay."""
-        added = outputs - self.outputs
+    def grow(self, classes: int, generator: torch.Generator) -> None:
+        added = max(0, classes - self.outputs)
         inputs = self.weight.shape[1]
         bound = 1 / math.sqrt(inputs)
         weight = torch.empty(added, inputs).uniform_(-bound, bound, generator=generator)

@@ -1,0 +1,68 @@
+"""ASER's memory: of some memory images and the stream batch, those that help most to tell the classes apart stay
+(Shim et al., 2021, the mean variant).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engram.core import Batch, Context, Policy, StoreReport
+from engram.knn_shapley import knn_shapley, sample_per_class
+
+
+class ShapleyMemory(Policy):
+    """Fills free slots; then images compete by the sum of their KNN-Shapley values over an evaluation set.
+
+    The set is a few memory images of each class and the stream images of classes rare in memory (share below a
+    threshold drawn each time). Memory images outside it, and the whole stream batch, are candidates; kept stream images
+    take the slots of dropped memory images. Without either set the memory stays as it is.
+
+    Args:
+        per_class: evaluation images, and mean number of candidates, of each class (3 on Mini-ImageNet).
+        neighbours: K of the vote.
+    """
+
+    def __init__(self, per_class: float = 2, neighbours: int = 3) -> None:
+        self.per_class, self.neighbours = per_class, neighbours
+
+    def store(self, stream: Batch, ctx: Context) -> StoreReport:
+        memory, report = ctx.memory, StoreReport()
+        fitting = min(memory.free, len(stream))
+        for image, label in zip(stream.x[:fitting], stream.y[:fitting].tolist(), strict=True):
+            report.stored.append(memory.size)
+            memory.put(memory.size, image, label)
+        rest = torch.arange(fitting, len(stream))
+        if len(rest):
+            self._compete(stream[rest], report, ctx)
+        memory.seen += len(stream)
+        return report
+
+    def _compete(self, stream: Batch, report: StoreReport, ctx: Context) -> None:
+        memory, generator = ctx.memory, ctx.rng["memory"]
+        labels = memory.labels[: memory.size]
+        evaluation = sample_per_class(labels, int(self.per_class), generator)
+        outside = memory.filled()[~torch.isin(memory.filled(), evaluation)]
+        wanted = int(self.per_class * ctx.classes)
+        slots = outside[torch.randperm(len(outside), generator=generator)[:wanted]]
+        if not len(slots):
+            return
+        threshold = float(torch.rand(1, generator=generator)) / ctx.classes
+        share = labels.bincount(minlength=ctx.classes) / memory.capacity
+        rare = (share[stream.y.cpu()] < threshold).nonzero().flatten()
+        points = Batch.join(memory.read(evaluation), stream[rare])
+        candidates = Batch.join(memory.read(slots), stream)
+        values = knn_shapley(
+            self._features(candidates, ctx), candidates.y, self._features(points, ctx), points.y, self.neighbours
+        ).sum(0)
+        kept = torch.zeros(len(candidates), dtype=torch.bool)
+        kept[values.topk(len(slots)).indices.cpu()] = True
+        dropped = slots[~kept[: len(slots)]].tolist()
+        arriving = kept[len(slots) :].nonzero().flatten().tolist()
+        for slot, position in zip(dropped, arriving, strict=True):
+            memory.put(slot, stream.x[position], int(stream.y[position]))
+            report.stored.append(slot)
+
+    def _features(self, batch: Batch, ctx: Context) -> Tensor:
+        with ctx.model.evaluating():
+            return ctx.model.features(batch.x)

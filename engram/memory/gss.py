@@ -1,0 +1,106 @@
+"""Gradient-based sample selection, greedy: a memory of images whose gradients point apart   (Aljundi et al., 2019).
+
+score(x) = the largest cosine between x's own gradient and those of a few batches of memory
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engram.core import Batch, Context, Policy, StoreReport, label_gradient
+
+
+def replacement_probability(victim: Tensor, newcomer: Tensor) -> Tensor:
+    """b/(a+b) with b = (victim's score + 1)/2 and a = (newcomer's score + 1)/2: the more alike one goes (½ where both
+    are as unlike as can be)."""
+    b, a = (victim + 1) / 2, (newcomer + 1) / 2
+    return torch.where(a + b > 0, b / (a + b).clamp_min(1e-12), 0.5)
+
+
+def victim_weights(scores: Tensor) -> Tensor:
+    """How likely each slot is to be challenged."""
+    return (scores - scores.min()) / (scores.max() - scores.min() + 0.01)
+
+
+class GradientSelection(Policy):
+    """Fills free slots, then lets unlike newcomers replace images that are like others. Scores are never refreshed.
+
+    Args:
+        batch: memory images of one reference gradient.
+        references: reference gradients at most.
+        first_score: score of the images of the very first batch, when there is nothing to compare with.
+    """
+
+    def __init__(self, batch: int = 10, references: int = 10, first_score: float = 0.1) -> None:
+        self.batch, self.references, self.first_score = batch, references, first_score
+        self.add_state("scores", [])
+        self.scores: list[float]
+        """By slot."""
+
+    def store(self, stream: Batch, ctx: Context) -> StoreReport:
+        memory, report = ctx.memory, StoreReport()
+        fitting = stream[torch.arange(min(memory.free, len(stream)))]
+        if len(fitting):
+            scores = self._scores(fitting, ctx) if memory.size else [self.first_score] * len(fitting)
+            for image, label, score in zip(fitting.x, fitting.y.tolist(), scores, strict=True):
+                report.stored.append(memory.size)
+                memory.put(memory.size, image, label)
+                self.scores.append(score)
+        else:
+            self._replace(stream, report, ctx)
+        memory.seen += len(stream)
+        return report
+
+    def _replace(self, stream: Batch, report: StoreReport, ctx: Context) -> None:
+        memory, generator = ctx.memory, ctx.rng["memory"]
+        references = self._reference_gradients(ctx)
+        if float(_largest_cosine(label_gradient(stream, ctx), references)) >= 0:
+            return
+        new = torch.tensor(
+            [float(_largest_cosine(label_gradient(image, ctx), references)) for image in _singly(stream)]
+        )
+        old = torch.tensor(self.scores)
+        victims = draw_without_replacement(victim_weights(old), min(len(stream), memory.size), generator)
+        new = new[: len(victims)]
+        chances = replacement_probability(old[victims], new)
+        replaced = torch.rand(len(victims), generator=generator) < chances
+        for position in replaced.nonzero().flatten().tolist():
+            slot = int(victims[position])
+            memory.put(slot, stream.x[position], int(stream.y[position]))
+            self.scores[slot] = float(new[position])
+            report.stored.append(slot)
+
+    def _scores(self, batch: Batch, ctx: Context) -> list[float]:
+        references = self._reference_gradients(ctx)
+        return [float(_largest_cosine(label_gradient(image, ctx), references)) for image in _singly(batch)]
+
+    def _reference_gradients(self, ctx: Context) -> Tensor:
+        memory = ctx.memory
+        size = min(self.batch, memory.size)
+        slots = torch.randperm(memory.size, generator=ctx.rng["memory"])
+        batches = slots[: memory.size // size * size].split(size)[: self.references]
+        return torch.stack([label_gradient(memory.read(chosen), ctx) for chosen in batches])
+
+
+def draw_without_replacement(weights: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """`count` distinct indices in proportion to `weights`; where too few are positive, the rest uniformly."""
+    drawn = torch.zeros(0, dtype=torch.long)
+    positive = int((weights > 0).sum())
+    if positive:
+        drawn = torch.multinomial(weights, min(count, positive), generator=generator)
+    if len(drawn) < count:
+        others = torch.arange(len(weights))[~torch.isin(torch.arange(len(weights)), drawn)]
+        more = others[torch.randperm(len(others), generator=generator)[: count - len(drawn)]]
+        drawn = torch.cat([drawn, more])
+    return drawn
+
+
+def _largest_cosine(gradient: Tensor, references: Tensor) -> Tensor:
+    """A zero gradient is at a right angle to everything."""
+    return F.cosine_similarity(gradient[None], references, eps=1e-12).max()
+
+
+def _singly(batch: Batch) -> list[Batch]:
+    return [batch[torch.tensor([position])] for position in range(len(batch))]

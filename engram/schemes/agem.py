@@ -1,0 +1,58 @@
+"""A-GEM: where the stream's gradient g and that of a replay batch g_ref disagree, g loses its part along g_ref.
+
+g ← g − (g·g_ref / ‖g_ref‖²) g_ref   if g·g_ref < 0   (Chaudhry et al., 2019)
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engram.core import Batch, Context
+from engram.schemes.labelled import LabelScheme, label_loss
+
+
+def project_gradient(gradient: Tensor, reference: Tensor) -> Tensor:
+    """The nearest gradient that does not work against the reference."""
+    agreement = gradient @ reference
+    if agreement >= 0:
+        return gradient
+    return gradient - (agreement / (reference @ reference)) * reference
+
+
+class AveragedGradientEpisodicMemory(LabelScheme):
+    """Trains on the stream; from the first boundary on, the step must not work against a replay batch of any class.
+
+    Args:
+        replay: memory images of the reference gradient.
+        learning_rate: of the net.
+    """
+
+    provides = frozenset({"logits", "replay"})
+
+    def __init__(self, replay: int = 10, learning_rate: float = 0.1) -> None:
+        super().__init__(learning_rate)
+        self.replay = replay
+        self.add_state("boundaries", 0)
+        self.boundaries: int
+
+    def on_boundary(self, ctx: Context) -> None:
+        self.boundaries += 1
+
+    def loss(self, stream: Batch, replay: Batch | None, ctx: Context) -> Tensor:
+        return label_loss(stream, ctx)
+
+    def adjust_gradients(self, stream: Batch, ctx: Context) -> None:
+        if not self.boundaries or not ctx.memory.size:
+            return
+        replay = ctx.memory.read(ctx.retrieval.select(stream, self.replay, ctx))
+        parameters = list(ctx.model.parameters())
+        reference = torch.autograd.grad(label_loss(replay, ctx), parameters)
+        gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
+        projected = project_gradient(_flat(gradients), _flat(reference))
+        for parameter, own in zip(parameters, projected.split([p.numel() for p in parameters]), strict=True):
+            parameter.grad = own.view_as(parameter).clone(memory_format=torch.preserve_format)
+
+
+def _flat(tensors: list[Tensor] | tuple[Tensor, ...]) -> Tensor:
+    return torch.cat([tensor.reshape(-1) for tensor in tensors])

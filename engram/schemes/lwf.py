@@ -1,0 +1,53 @@
+"""Learning without forgetting: after t finished tasks   (Li & Hoiem, 2017)
+
+L = CE/(t+1) + (1 − 1/(t+1)) · KD,   KD = −T² · mean over images of Σ softmax(old/T) log softmax(new/T)
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engram.core import LOGITS, Batch, Context, Model, Randomness, Snapshot
+from engram.schemes.labelled import LabelScheme
+
+
+def distillation_loss(new: Tensor, old: Tensor, temperature: float = 2.0) -> Tensor:
+    """Soft cross-entropy of the new logits to the old, over the classes the old ones know, times T²."""
+    targets = F.softmax(old / temperature, dim=1)
+    predictions = F.log_softmax(new[:, : old.shape[1]] / temperature, dim=1)
+    return -(temperature**2) * (targets * predictions).sum(1).mean()
+
+
+class LearningWithoutForgetting(LabelScheme):
+    """Trains on the stream while staying near what the net of the last boundary says of the same images.
+
+    Args:
+        temperature: T of the distillation.
+        learning_rate: of the net.
+    """
+
+    def __init__(self, temperature: float = 2.0, learning_rate: float = 0.1) -> None:
+        super().__init__(learning_rate)
+        self.temperature = temperature
+
+    def build(self, model: Model, rng: Randomness) -> torch.optim.Optimizer:
+        optimizer = super().build(model, rng)
+        self.add_state("previous", Snapshot(model))
+        self.previous: Snapshot
+        return optimizer
+
+    def on_boundary(self, ctx: Context) -> None:
+        self.previous.take(ctx.model)
+
+    def loss(self, stream: Batch, replay: Batch | None, ctx: Context) -> Tensor:
+        logits = ctx.model.logits(stream.x)
+        loss = F.cross_entropy(logits, stream.y)
+        finished = self.previous.taken
+        if not finished:
+            return loss
+        with torch.no_grad():
+            old = self.previous.net(stream.x, LOGITS)[1]
+        share = 1 / (finished + 1)
+        return share * loss + (1 - share) * distillation_loss(logits, old, self.temperature)

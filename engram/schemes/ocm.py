@@ -1,0 +1,171 @@
+"""Online continual learning through mutual information maximisation (Guo et al., 2022).
+
+Each image becomes 16 (halves turned, then the whole turned), each transform a label space of its own. With S the
+similarity of projections (plus that of projection and a slice of the feature) and
+ℓ_ij = −log( e^{S_ij/T} / Σ_j e^{S_ij/T} + 1e-8 ):
+stream:    mean_i ℓ_{i,twin(i)} + 2 · mean_i mean_{same label} ℓ_ij    (i itself left out)
+memory:    mean_i mean_{same label} ℓ_ij
+previous:  the same between projections of now and of the net at the last boundary
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engram.core import LOGITS, Batch, Context, Model, Randomness, Snapshot
+from engram.schemes.augmentation import ViewAugmentation, augment_view
+from engram.schemes.labelled import LabelScheme
+
+PROJECTION = "projection"
+TRANSFORMS = 16
+
+
+def sixteen_transforms(images: Tensor) -> Tensor:
+    """(16·N, …), transform by transform: (L,R), (L,R↻), (L↻,R↻), (L↻,R), each turned by 0, 90, 180 and 270 degrees.
+
+    L and R are the halves of the image, ↻ turns one by 180 degrees in place.
+    """
+    left, right = images.tensor_split(2, dim=3)
+    left_turned, right_turned = left.flip(2, 3), right.flip(2, 3)
+    pairs = [(left, right), (left, right_turned), (left_turned, right_turned), (left_turned, right)]
+    mixed = [torch.cat(pair, dim=3) for pair in pairs]
+    return torch.cat([image.rot90(turns, (2, 3)) for image in mixed for turns in range(4)])
+
+
+def sixteen_labels(labels: Tensor) -> Tensor:
+    """Labels of the transforms: a space of its own for each."""
+    return torch.cat([labels * TRANSFORMS + transform for transform in range(TRANSFORMS)])
+
+
+def pair_losses(similarity: Tensor, temperature: float, *, keep_self: bool) -> Tensor:
+    """ℓ for every pair; without `keep_self` an image is not among its own others."""
+    logits = similarity / temperature
+    if not keep_self:
+        logits = logits.masked_fill(torch.eye(len(logits), dtype=torch.bool, device=logits.device), -torch.inf)
+    return -(logits.softmax(1) + 1e-8).log()
+
+
+def same_label_loss(losses: Tensor, rows: Tensor, columns: Tensor, *, keep_self: bool = True) -> Tensor:
+    """mean_i mean_{same label} ℓ_ij."""
+    same = rows[:, None] == columns
+    if not keep_self:
+        same = same & ~torch.eye(len(rows), dtype=torch.bool, device=rows.device)
+    return ((losses * same).sum(1) / same.sum(1)).mean()
+
+
+def stream_information_loss(similarity: Tensor, labels: Tensor, temperature: float = 0.07) -> Tensor:
+    """The stream term, for views stacked as (first views, second views)."""
+    losses = pair_losses(similarity, temperature, keep_self=False)
+    twin = torch.arange(len(labels), device=labels.device).roll(len(labels) // 2)
+    to_twin = losses.gather(1, twin[:, None]).mean()
+    return to_twin + 2 * same_label_loss(losses, labels, labels, keep_self=False)
+
+
+def memory_information_loss(similarity: Tensor, rows: Tensor, columns: Tensor, temperature: float = 0.07) -> Tensor:
+    """The memory term, and that against the previous net."""
+    return same_label_loss(pair_losses(similarity, temperature, keep_self=True), rows, columns)
+
+
+class MutualInformationMaximisation(LabelScheme):
+    """Learns holistic features of the stream and keeps those of the memory, by Adam.
+
+    Args:
+        replay: memory images of one step at most.
+        replay_per_class: and at most so many times the classes seen.
+        temperature: T.
+        projection: width of the linear projector (at most the feature's).
+        learning_rate: of Adam.
+        betas: of Adam.
+        weight_decay: of Adam.
+        augment: the second view, and what the label losses see.
+    """
+
+    provides = frozenset({"logits", "replay"})
+
+    def __init__(
+        self,
+        replay: int = 64,
+        replay_per_class: int = 7,
+        temperature: float = 0.07,
+        projection: int = 128,
+        learning_rate: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.99),
+        weight_decay: float = 1e-4,
+        augment: ViewAugmentation = ViewAugmentation(crop_scale=(0.3, 1.0), jitter=0.0, grey=0.25),
+    ) -> None:
+        super().__init__(learning_rate)
+        self.replay, self.replay_per_class = replay, replay_per_class
+        self.temperature, self.projection, self.augment = temperature, projection, augment
+        self.betas, self.weight_decay = betas, weight_decay
+        self.add_state("finished_classes", 0)
+        self.finished_classes: int
+        """Classes known at the last boundary."""
+
+    def build(self, model: Model, rng: Randomness) -> torch.optim.Optimizer:
+        model.add_classifier(rng["init"])
+        width = min(self.projection, model.feature_width)
+        model.add_head(PROJECTION, lambda: torch.nn.Linear(model.feature_width, width), rng["init"])
+        self.add_state("previous", Snapshot(model))
+        self.previous: Snapshot
+        return torch.optim.Adam(
+            model.parameters(), lr=self.learning_rate, betas=self.betas, weight_decay=self.weight_decay
+        )
+
+    def on_boundary(self, ctx: Context) -> None:
+        self.previous.take(ctx.model)
+        self.finished_classes = ctx.classes
+
+    def replay_size(self, ctx: Context) -> int:
+        return min(self.replay, self.replay_per_class * ctx.classes) if self.finished_classes else 0
+
+    def loss(self, stream: Batch, replay: Batch | None, ctx: Context) -> Tensor:
+        views, labels = self._views(stream, ctx)
+        if replay is None:
+            features, projections = ctx.model.outputs(views, PROJECTION)
+            similarity = self._similarity(features, projections, ctx)
+            return stream_information_loss(similarity, labels, self.temperature) + self._label_loss(stream, ctx)
+        memory_views, memory_labels = self._views(replay, ctx)
+        features, projections = ctx.model.outputs(torch.cat([views, memory_views]), PROJECTION)
+        cut = [len(views), len(memory_views)]
+        stream_part, memory_part = zip(features.split(cut), projections.split(cut), strict=True)
+        first_views = len(memory_views) // 2
+        return (
+            stream_information_loss(self._similarity(*stream_part, ctx), labels, self.temperature)
+            + memory_information_loss(
+                self._similarity(*memory_part, ctx), memory_labels, memory_labels, self.temperature
+            )
+            + self._previous_loss(memory_part[1][:first_views], memory_views[:first_views], memory_labels[:first_views])
+            + self._label_loss(replay, ctx)
+            + self._logit_loss(replay, ctx)
+        )
+
+    def _views(self, batch: Batch, ctx: Context) -> tuple[Tensor, Tensor]:
+        first = sixteen_transforms(batch.x)
+        second = augment_view(first, self.augment, ctx.rng["augment"])
+        return torch.cat([first, second]), sixteen_labels(batch.y).repeat(2)
+
+    def _similarity(self, features: Tensor, projections: Tensor, ctx: Context) -> Tensor:
+        projections, features = F.normalize(projections, dim=1), F.normalize(features, dim=1)
+        width = projections.shape[1]
+        offsets = max(1, features.shape[1] - width)
+        start = int(torch.randint(offsets, (1,), generator=ctx.rng["slice"]))
+        return projections @ projections.T + projections @ features[:, start : start + width].T
+
+    def _previous_loss(self, projections: Tensor, images: Tensor, labels: Tensor) -> Tensor:
+        with torch.no_grad():
+            before = F.normalize(self.previous.net(images, PROJECTION)[1], dim=1)
+        similarity = F.normalize(projections, dim=1) @ before.T
+        return memory_information_loss(similarity, labels, labels, self.temperature)
+
+    def _label_loss(self, batch: Batch, ctx: Context) -> Tensor:
+        views = augment_view(batch.x, self.augment, ctx.rng["augment"])
+        return F.cross_entropy(ctx.model.logits(views), batch.y)
+
+    def _logit_loss(self, batch: Batch, ctx: Context) -> Tensor:
+        views = augment_view(batch.x, self.augment, ctx.rng["augment"])
+        with torch.no_grad():
+            before = self.previous.net(views, LOGITS)[1]
+        known = slice(0, self.finished_classes)
+        return F.mse_loss(ctx.model.logits(views)[:, known], before[:, known])
