@@ -33,6 +33,10 @@ class CheckpointError(ValueError):
     """A checkpoint is missing, damaged or of a version this software cannot read."""
 
 
+class NewerFormatError(CheckpointError):
+    """A checkpoint was written by another version: nothing is damaged, and nothing older should be taken instead."""
+
+
 def write_checkpoint(folder: Path, tree: Tree) -> None:
     """Add a generation to `folder` and make it current."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -68,6 +72,8 @@ def read_checkpoint(folder: Path) -> Tree:
     for name in dict.fromkeys([current, *older]):
         try:
             tree = _read_generation(folder / name)
+        except NewerFormatError:
+            raise
         except (OSError, ValueError) as error:
             problems.append(f"{name}: {error}")
             continue
@@ -80,7 +86,9 @@ def read_checkpoint(folder: Path) -> Tree:
 def _read_generation(folder: Path) -> Tree:
     manifest = json.loads((folder / "manifest.json").read_bytes())
     if manifest.get("format") != FORMAT:
-        raise CheckpointError(f"format {manifest.get('format')}, this version reads {FORMAT}: use a matching engram")
+        raise NewerFormatError(
+            f"{folder} has format {manifest.get('format')}, this version reads {FORMAT}: use the engram that wrote it"
+        )
     contents = {}
     for name in ("state.safetensors", "state.json"):
         contents[name] = (folder / name).read_bytes()

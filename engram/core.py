@@ -152,6 +152,12 @@ class Randomness(Part):
 
 
 LOGITS = "logits"
+"""The head whose outputs are the classes' logits."""
+
+
+def as_float(pixels: Tensor) -> Tensor:
+    """Pixels in [0,1], from 8-bit values or floats."""
+    return pixels.float() / 255 if pixels.dtype == torch.uint8 else pixels
 
 
 def choose(count: int, of: int, generator: torch.Generator) -> Tensor:

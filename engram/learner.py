@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import math
 import platform
@@ -10,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,16 +18,15 @@ import torch
 from torch import Tensor
 
 from engram.checkpoint import read_checkpoint, write_checkpoint
-from engram.core import Augmentation, Batch, Context, InputError, Model, Part, Randomness
+from engram.core import Augmentation, Batch, Context, InputError, Model, Part, Randomness, as_float
 from engram.initialise import materialise
-from engram.memory import Float32, Store
-from engram.methods import Method, Settings, find, method_settings, unmet_needs
+from engram.memory import CODECS, Store
+from engram.methods import Method, Settings, find, method_settings, plain, unmet_needs
 from engram.naming import suggest
 from engram.nets import ConvNet, ReducedResNet18
 from engram.state import Tree, pad_optimizer_state
 from engram.validation import Label, check_images, check_labels
 
-CODECS = {"float32": Float32}
 FOOTPRINT = (
     "images",
     "labels",
@@ -100,7 +99,7 @@ class Learner(Part):
             raise InputError(f"{method} makes no sense: {'; '.join(unmet)}")
         if codec not in CODECS:
             raise InputError(f"unknown codec {codec!r}{suggest(codec, list(CODECS))}")
-        if slots_per_class != "auto" and slots_per_class < 1:
+        if slots_per_class != "auto" and (not isinstance(slots_per_class, int) or slots_per_class < 1):
             raise InputError(f"slots_per_class is {slots_per_class}: give a positive number, or 'auto'")
         if repeats is not None and repeats < 1:
             raise InputError(f"repeats is {repeats}: every stream batch is trained on at least once")
@@ -205,7 +204,7 @@ class Learner(Part):
         images = check_images(x, self.image_shape, allow_empty=True)
         if not len(images):
             return torch.zeros(0, len(self.labels))
-        return self.classifier.scores(self._floats(images), self._context())
+        return self.classifier.scores(as_float(images.to(self.device)), self._context())
 
     def predict(self, x: Any) -> list[Label | None]:
         """The likeliest label of each image, as given to `observe`.
@@ -239,12 +238,12 @@ class Learner(Part):
         write_checkpoint(Path(path), {"environment": environment(), "learner": tree, "extra": extra})
 
     @classmethod
-    def load(cls, path: str | Path) -> Learner:
-        """The learner saved at `path`."""
-        return cls.load_with_extra(path)[0]
+    def load(cls, path: str | Path, device: str | None = None) -> Learner:
+        """The learner saved at `path`, on the device it was on or the one given."""
+        return cls.load_with_extra(path, device)[0]
 
     @classmethod
-    def load_with_extra(cls, path: str | Path) -> tuple[Learner, Tree]:
+    def load_with_extra(cls, path: str | Path, device: str | None = None) -> tuple[Learner, Tree]:
         """The learner saved at `path`, and what was saved along with it."""
         tree = read_checkpoint(Path(path))
         was, now = tree["environment"], environment()
@@ -252,7 +251,7 @@ class Learner(Part):
         if changed:
             _log.warning("checkpoint %s: going on may differ in the last bits (%s)", path, ", ".join(changed))
         saved = tree["learner"]
-        learner = cls(**saved["config"])
+        learner = cls(**saved["config"] | ({"device": device} if device else {}))
         if saved["image_shape"] is not None:
             channels, height, width = saved["image_shape"]
             learner._build((channels, height, width))
@@ -261,7 +260,7 @@ class Learner(Part):
 
     def config(self) -> dict[str, Any]:
         """The arguments that make this learner again, every setting written out."""
-        rooms = {room: {name: _plain(value) for name, value in own.items()} for room, own in self.settings.items()}
+        rooms = {room: plain(own) for room, own in self.settings.items()}
         return {
             "method": self.method,
             "memory_size": self.memory_size,
@@ -373,17 +372,14 @@ class Learner(Part):
     def _batch(self, images: Tensor, labels: list[Label]) -> Batch:
         index = {label: position for position, label in enumerate(self.labels)}
         y = torch.tensor([index[label] for label in labels], device=self.device)
-        return Batch(self._floats(images), y, images if images.dtype == torch.uint8 else None)
-
-    def _floats(self, images: Tensor) -> Tensor:
-        images = images.to(self.device)
-        return images.float() / 255 if images.dtype == torch.uint8 else images
+        return Batch(as_float(images.to(self.device)), y, images if images.dtype == torch.uint8 else None)
 
 
 def environment() -> dict[str, Any]:
     """What bit-exact continuation depends on, besides the state."""
-    return {"torch": torch.__version__, "machine": platform.machine(), "threads": torch.get_num_threads()}
-
-
-def _plain(value: Any) -> Any:
-    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
+    return {
+        "torch": torch.__version__,
+        "kornia": version("kornia"),
+        "machine": platform.machine(),
+        "threads": torch.get_num_threads(),
+    }

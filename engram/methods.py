@@ -152,3 +152,11 @@ def settings_of(part: Any, given: Settings | None = None) -> dict[str, Any]:
             value = group(**settings_of(group, value))
         resolved[name] = value
     return resolved
+
+
+def plain(settings: Settings) -> dict[str, Any]:
+    """Settings as numbers, strings, lists and dicts."""
+    return {
+        name: dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
+        for name, value in settings.items()
+    }

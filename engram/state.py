@@ -78,7 +78,7 @@ def restore_module(module: nn.Module, saved: Mapping[str, Tensor]) -> None:
         if current[name].shape == tensor.shape:
             current[name].copy_(tensor)
         else:
-            current[name].data = tensor.clone()
+            current[name].data = tensor.clone().to(current[name].device)
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[int, Tree]:

@@ -90,3 +90,12 @@ def test_missing_newer_or_ruined_checkpoints_are_refused_with_a_reason(tmp_path:
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 99}))
     with pytest.raises(CheckpointError, match="format 99"):
         read_checkpoint(tmp_path)
+
+
+def test_another_format_is_refused_not_skipped(tmp_path: Path) -> None:
+    for number in range(2):
+        write_checkpoint(tmp_path, {"number": number})
+    manifest = tmp_path / "gen-2" / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 99}))
+    with pytest.raises(CheckpointError, match="format 99"):
+        read_checkpoint(tmp_path)

@@ -330,8 +330,10 @@ def test_divergence_stops_before_the_step() -> None:
     learner = feed(small_learner("scr"), toy_stream(1, 3))
     with torch.no_grad():
         next(iter(learner.model.net.heads["projection"].parameters())).fill_(float("inf"))
+    steps = learner.model.version
     with pytest.raises(NonFiniteLossError, match="batch 3"):
         learner.observe(toy_images([0, 1], 0), [0, 1])
+    assert learner.model.version == steps
 
 
 def test_auto_slots_shrink_as_classes_come() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
@@ -11,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from engram.cli.parser import Parser
-from engram.methods import find, method_settings, names
+from engram.methods import find, method_settings, names, plain
 
 
 def main(argv: list[str]) -> int:
@@ -40,11 +39,5 @@ def describe(name: str) -> dict[str, Any]:
         "repeats": method.repeats,
         "stream": method.stream,
         "parts": {room: part.__name__ for room, part in method.parts().items()},
-        "settings": {
-            room: {
-                setting: dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # type: ignore[arg-type]
-                for setting, value in own.items()
-            }
-            for room, own in method_settings(method, {}).items()
-        },
+        "settings": {room: plain(own) for room, own in method_settings(method, {}).items()},
     }

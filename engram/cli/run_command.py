@@ -15,9 +15,10 @@ from engram.cli.parser import Parser
 from engram.cli.progress import RunProgress
 from engram.cli.stopping import INTERRUPTED, stop_on_signal
 from engram.cli.tables import comparison, time_by_part
+from engram.core import InputError
 from engram.experiment.pool import Job, run_all
 from engram.experiment.run import Interrupted, RunConfig, run
-from engram.methods import configurable, find, method_settings, settings_of
+from engram.methods import configurable, find, method_settings, plain, settings_of
 from engram.report.tables import compare
 
 
@@ -41,12 +42,20 @@ def main(argv: list[str]) -> int:
 
 def execute(jobs: list[Job], out: Path, *, resume: bool, threads: int | None, checkpoint_every: float) -> int:
     """Run the jobs with progress, print their table, and return the exit code."""
+    if not jobs:
+        raise InputError("no seed to run: --seeds must be at least 1")
     console = Console()
     names = [f"{job.config.method} seed {job.config.seed}" for job in jobs]
     with stop_on_signal() as should_stop, RunProgress(names, console) as progress:
         try:
             if len(jobs) > 1:
-                results = run_all(jobs, resume=resume, on_event=progress, should_stop=should_stop)
+                results = run_all(
+                    jobs,
+                    resume=resume,
+                    checkpoint_every=checkpoint_every,
+                    on_event=progress,
+                    should_stop=should_stop,
+                )
             else:
                 results = [_run_here(jobs[0], progress, should_stop, resume, threads, checkpoint_every)]
         except Interrupted as stopped:
@@ -99,10 +108,7 @@ def to_config(options: Any) -> RunConfig:
     for room, own in resolved.items():
         changed = {name: value for name, value in own.items() if value != defaults[room][name]}
         if changed:
-            settings[room] = {
-                name: dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # type: ignore[arg-type]
-                for name, value in changed.items()
-            }
+            settings[room] = plain(changed)
     return RunConfig(**{name: chosen[name] for name in fields}, settings=settings)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty
@@ -30,6 +31,7 @@ def run_all(
     *,
     workers: int | None = None,
     resume: bool = False,
+    checkpoint_every: float = 60.0,
     on_event: Callable[[int, Event], None] = lambda job, event: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[dict[str, Any]]:
@@ -40,19 +42,35 @@ def run_all(
     its error is raised.
     """
     context = multiprocessing.get_context("spawn")
-    with context.Manager() as manager:
-        events, stop = manager.Queue(), manager.Event()
-        count = min(workers or os.cpu_count() or 1, len(jobs))
-        with ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker) as pool:
-            futures = [pool.submit(_work, index, job, resume, events, stop) for index, job in enumerate(jobs)]
-            while not all(future.done() for future in futures):
-                if should_stop() or any(_failed(future) for future in futures):
-                    stop.set()
-                _pass_on(events, on_event)
+    count = min(workers or os.cpu_count() or 1, len(jobs))
+    with ExitStack() as stack:
+        with _interrupts_held_back():
+            manager = stack.enter_context(context.Manager())
+            events, stop = manager.Queue(), manager.Event()
+            pool = ProcessPoolExecutor(count, mp_context=context, initializer=torch.set_num_threads, initargs=(1,))
+            stack.enter_context(pool)
+            stack.callback(stop.set)
+            futures = [
+                pool.submit(_work, index, job, resume, checkpoint_every, events, stop) for index, job in enumerate(jobs)
+            ]
+        while not all(future.done() for future in futures):
+            if should_stop() or any(_failed(future) for future in futures):
+                stop.set()
             _pass_on(events, on_event)
-            for future in sorted(futures, key=lambda future: isinstance(future.exception(), Interrupted)):
-                future.result()
-            return [future.result() for future in futures]
+        _pass_on(events, on_event)
+        for future in sorted(futures, key=lambda future: isinstance(future.exception(), Interrupted)):
+            future.result()
+        return [future.result() for future in futures]
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Processes started inside never get Ctrl-C, which goes to the whole terminal; this one gets it afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _failed(future: Future[dict[str, Any]]) -> bool:
@@ -68,18 +86,14 @@ def _pass_on(events: Any, on_event: Callable[[int, Event], None]) -> None:
         return
 
 
-def _start_worker() -> None:
-    torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _work(index: int, job: Job, resume: bool, events: Any, stop: Any) -> dict[str, Any]:
+def _work(index: int, job: Job, resume: bool, checkpoint_every: float, events: Any, stop: Any) -> dict[str, Any]:
     if stop.is_set():
         raise Interrupted("stopped before it began")
     return run(
         job.config,
         job.out,
         resume=resume,
+        checkpoint_every=checkpoint_every,
         on_event=lambda event: events.put((index, event)),
         should_stop=stop.is_set,
     )

@@ -94,9 +94,6 @@ def run(
     the start, every batch, every task and the end; when `should_stop` turns true the run saves and is `Interrupted`.
     """
     config = _resolved(config)
-    if (out / "result.json").is_file() and resume:
-        finished: dict[str, Any] = json.loads((out / "result.json").read_text())
-        return finished
     if out.exists() and any(out.iterdir()) and not resume:
         raise InputError(f"{out} is not empty: resume the run in it, or choose another folder")
     stream = class_incremental(
@@ -110,7 +107,11 @@ def run(
         config.epochs,
     )
     job = _Run(config, stream, out, on_event)
-    job.prepare()
+    job.open_folder()
+    if (out / "result.json").is_file():
+        finished: dict[str, Any] = json.loads((out / "result.json").read_text())
+        return finished
+    job.start()
     job.learn(checkpoint_every, should_stop)
     return job.finish()
 
@@ -126,20 +127,23 @@ class _Run:
         self.evaluate_seconds, self.total_seconds = 0.0, 0.0
         self.started = time.perf_counter()
 
-    def prepare(self) -> None:
-        """Make the folder and the learner, or read both from the checkpoint."""
-        learner = _make_learner(self.config, self.stream)
+    def open_folder(self) -> None:
+        """Make the folder, or refuse one that holds a run of another configuration."""
+        self.learner = _make_learner(self.config, self.stream)
         chosen = dataclasses.asdict(self.config)
         del chosen["settings"]
-        resolved = chosen | {name: value for name, value in learner.config().items() if name != "device"}
+        resolved = chosen | {name: value for name, value in self.learner.config().items() if name != "device"}
         text = yaml.safe_dump(json.loads(json.dumps(resolved)), sort_keys=False)
         config_file = self.out / "config.yaml"
         if config_file.is_file() and config_file.read_text() != text:
             raise InputError(f"{self.out} holds a run of another configuration (see config.yaml): use another folder")
         self.out.mkdir(parents=True, exist_ok=True)
         replace_file(config_file, text.encode())
-        write_json(self.out / "env.json", _environment())
-        self.learner = learner
+        if not (self.out / "env.json").exists():
+            write_json(self.out / "env.json", _environment())
+
+    def start(self) -> None:
+        """Begin, or go on from the checkpoint."""
         if (self.out / "checkpoint" / "CURRENT").is_file():
             self.learner, at = Learner.load_with_extra(self.out / "checkpoint")
             self.task, self.batch, self.matrix = at["task"], at["batch"], at["matrix"]
@@ -179,11 +183,14 @@ class _Run:
             "tasks": len(self.stream.tasks),
             "classes": self.stream.class_count,
             "images_per_class": config.images_per_class,
+            "batch": config.batch,
             "memory_size": config.memory_size,
             "memory_bytes": learner.footprint()["images"],
             "slots_per_class": learner.slots_per_class,
             "repeats": learner.repeats,
             "classes_total": learner.classes_total,
+            "boundary_gap": learner.boundary_gap,
+            "codec": learner.codec,
             "settings": config.settings,
             "seed": config.seed,
             "average_end_accuracy": metrics.average_accuracy(self.matrix),

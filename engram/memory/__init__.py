@@ -1,11 +1,21 @@
 """The slot store, its codecs and the policies that fill it."""
 
 from engram.memory.aser import ShapleyMemory
-from engram.memory.codec import Codec, Float32
+from engram.memory.codec import CODECS, Codec, Float32
 from engram.memory.dynamic import Dynamic
 from engram.memory.gss import GradientSelection
 from engram.memory.none import NoMemory
 from engram.memory.reservoir import Reservoir
 from engram.memory.store import Store
 
-__all__ = ["Codec", "Dynamic", "Float32", "GradientSelection", "NoMemory", "Reservoir", "ShapleyMemory", "Store"]
+__all__ = [
+    "CODECS",
+    "Codec",
+    "Dynamic",
+    "Float32",
+    "GradientSelection",
+    "NoMemory",
+    "Reservoir",
+    "ShapleyMemory",
+    "Store",
+]

@@ -29,3 +29,7 @@ class Float32:
 
     def decode(self, records: Sequence[Tensor], shape: tuple[int, int, int]) -> Tensor:
         return torch.stack(list(records)).view(torch.float32).view(-1, *shape)
+
+
+CODECS: dict[str, type[Codec]] = {"float32": Float32}
+"""Codecs by name."""

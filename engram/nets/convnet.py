@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engram.core import SummarizingNet
+from engram.core import InputError, SummarizingNet
 from engram.heads import GrowingLinear
 
 
@@ -37,6 +37,8 @@ class ConvNet(SummarizingNet):
     """
 
     def __init__(self, channels: int, size: int, width: int = 128, depth: int = 3) -> None:
+        if size < 2**depth:
+            raise InputError(f"depth {depth} halves images of {size} px to nothing: choose a smaller depth")
         super().__init__()
         inputs = [channels] + [width] * (depth - 1)
         self.convolutions = nn.ModuleList(nn.Conv2d(i, width, 3, padding=1) for i in inputs)

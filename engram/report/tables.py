@@ -14,8 +14,10 @@ from engram.experiment.metrics import mean_and_interval
 
 Result = dict[str, Any]
 
-PROTOCOL = ("dataset", "stream", "tasks", "classes", "images_per_class", "memory_size")
+PROTOCOL = ("dataset", "stream", "tasks", "classes", "images_per_class", "batch", "memory_size")
 """What two runs must share to be compared."""
+VARIANT = ("repeats", "slots_per_class", "classes_total", "boundary_gap", "codec")
+"""What tells variants of a method apart, besides the settings of its parts."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,11 @@ def compare(results: Sequence[Result]) -> list[Row]:
     """One row a method, settings and protocol, in order of appearance."""
     groups: dict[tuple[Any, ...], dict[int, Result]] = {}
     for result in results:
-        settings = json.dumps([result["settings"], result["repeats"], result["slots_per_class"]], sort_keys=True)
-        key = tuple(result[name] for name in PROTOCOL), result["method"], settings
-        groups.setdefault(key, {})[result["seed"]] = result
+        variant = json.dumps([result["settings"], *(result[name] for name in VARIANT)], sort_keys=True)
+        key = tuple(result[name] for name in PROTOCOL), result["method"], variant
+        runs = groups.setdefault(key, {})
+        if _accuracy(runs.setdefault(result["seed"], result)) != _accuracy(result):
+            raise InputError(f"two runs of {result['method']}, seed {result['seed']}, differ but should not: give one")
     rows: list[Row] = []
     first: dict[tuple[Any, ...], dict[int, Result]] = {}
     variants = Counter((protocol, method) for protocol, method, _ in groups)
@@ -106,7 +110,7 @@ def _full_name(result: Result) -> str:
     changed = [
         f"{room}.{name}={value}" for room, settings in result["settings"].items() for name, value in settings.items()
     ]
-    return " ".join([result["method"], f"x{result['repeats']}", f"k={result['slots_per_class']}", *changed])
+    return " ".join([result["method"], *(f"{name}={result[name]}" for name in VARIANT), *changed])
 
 
 def _accuracy(result: Result) -> float:

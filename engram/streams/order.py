@@ -65,21 +65,21 @@ def class_incremental(
     """Cut `dataset` into tasks. `images_per_class` keeps the first so many training images of each class; `epochs` is
     how often the *iid* stream shows them.
 
-    Without `classes_per_task` a task has ten classes, or two where the data set has no more than ten.
+    Without `classes_per_task` a task has ten classes, or two where the data set has no more than ten. Without `tasks`
+    all classes come, the last task with what is left.
     """
     if order not in ORDERS:
         raise DataError(f"unknown stream {order!r}{suggest(order, list(ORDERS))}")
     total = len(dataset.class_names)
-    width = classes_per_task or (10 if total > 10 else 2)
-    count = tasks or total // width
+    width = (10 if total > 10 else 2) if classes_per_task is None else classes_per_task
+    count = -(-total // max(width, 1)) if tasks is None else tasks
     if min(batch, width, count, epochs, 1 if images_per_class is None else images_per_class) < 1:
         raise DataError("batch, tasks, classes_per_task, images_per_class and epochs must be at least 1")
-    if count * width > total:
+    if tasks is not None and count * width > total:
         raise DataError(f"{count} tasks of {width} classes ask for {count * width}; {dataset.name} has {total}")
     rng = np.random.default_rng([seed, 0])
-    classes = rng.permutation(total)[: count * width].reshape(count, width)
-    if order == "iid":
-        classes = classes.reshape(1, -1)
+    chosen = rng.permutation(total)[: count * width]
+    classes = [chosen] if order == "iid" else [chosen[start : start + width] for start in range(0, len(chosen), width)]
     passes = epochs if order == "iid" else 1
     return TaskStream(
         dataset, order, tuple(_task(dataset, row, order, batch, images_per_class, passes, rng) for row in classes)

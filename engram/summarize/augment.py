@@ -10,25 +10,46 @@ from torch.nn import functional as F
 
 
 @dataclass(frozen=True)
+class AugmentationRanges:
+    """How far the augmentation goes.
+
+    Args:
+        brightness: added to every pixel, up to so much either way.
+        saturation: factor on the deviation from the pixel's mean over channels, from 0 to so much.
+        contrast: factor on the deviation from the image's mean, up to one plus or minus so much.
+        shift: share of the image's side it moves at most, zeros moving in.
+    """
+
+    brightness: float = 0.5
+    saturation: float = 2.0
+    contrast: float = 0.5
+    shift: float = 0.125
+
+
+@dataclass(frozen=True)
 class DifferentiableAugmentation:
-    """One draw for each of N images."""
+    """One draw for each of N images; `shift` is (N, 2), rows and columns."""
 
     brightness: Tensor
-    """Added to every pixel, in [-½, ½)."""
     saturation: Tensor
-    """Factor on the deviation from the pixel's mean over channels, in [0, 2)."""
     contrast: Tensor
-    """Factor on the deviation from the image's mean, in [½, 1½)."""
     shift: Tensor
-    """(N, 2) rows and columns moved, zeros moving in; at most an eighth of the image."""
 
 
-def draw_augmentation(count: int, size: int, generator: torch.Generator) -> DifferentiableAugmentation:
+def draw_augmentation(
+    count: int, size: int, generator: torch.Generator, ranges: AugmentationRanges = AugmentationRanges()
+) -> DifferentiableAugmentation:
     """Draw parameters for `count` images of `size` pixels a side."""
     uniform = torch.rand(3, count, generator=generator)
-    reach = int(size / 8 + 0.5)
+    either_way = 2 * uniform - 1
+    reach = int(size * ranges.shift + 0.5)
     shift = torch.randint(-reach, reach + 1, (count, 2), generator=generator)
-    return DifferentiableAugmentation(uniform[0] - 0.5, uniform[1] * 2, uniform[2] + 0.5, shift)
+    return DifferentiableAugmentation(
+        brightness=ranges.brightness * either_way[0],
+        saturation=ranges.saturation * uniform[1],
+        contrast=1 + ranges.contrast * either_way[2],
+        shift=shift,
+    )
 
 
 def augment(images: Tensor, draw: DifferentiableAugmentation) -> Tensor:
@@ -47,7 +68,7 @@ def augment(images: Tensor, draw: DifferentiableAugmentation) -> Tensor:
 
 def _shift(images: Tensor, shift: Tensor) -> Tensor:
     height, width = images.shape[-2:]
-    reach = max(height, width) // 8 + 1
+    reach = int(shift.abs().max()) if len(shift) else 0
     padded = F.pad(images, (reach, reach, reach, reach))
     rows = torch.arange(height, device=images.device) + reach - shift[:, :1]
     columns = torch.arange(width, device=images.device) + reach - shift[:, 1:]

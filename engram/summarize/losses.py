@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+SMALLEST_SQUARE = 1e-12
+
 
 def gradient_matching_loss(real: Sequence[Tensor], synthetic: Sequence[Tensor]) -> Tensor:
     """L_g: squared differences summed over all entries of all layers, no normalisation."""
@@ -28,12 +30,12 @@ def mean_feature(features: Tensor) -> Tensor:
 def relationship_loss(real: Tensor, synthetic: Tensor, anchors: Tensor) -> Tensor:
     """L_r from the features of real images (N,D), synthetic images (k,D) and anchors (A,D), all as the net gives them.
 
-    Zero when there are no anchors. Distances are √max(d², 1e-12), so that the gradient is finite where they vanish.
+    Zero when there are no anchors. Distances are √max(d², 1e-12), so that their gradient is finite where they vanish.
     """
     anchors = F.normalize(anchors, dim=1)
 
     def distances(features: Tensor) -> Tensor:
         squared = (mean_feature(features) - anchors).square().sum(1)
-        return squared.clamp_min(1e-12).sqrt()
+        return squared.clamp_min(SMALLEST_SQUARE).sqrt()
 
     return (distances(synthetic) - distances(real)).abs().sum()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engram.core import Batch, Part
+from engram.core import Batch, Part, as_float
 
 
 class ClassQueue(Part):
@@ -41,7 +41,7 @@ class ClassQueue(Part):
     def _push_class(self, label: int, new: Tensor) -> None:
         ring, pushed = self.images.pop(label, new[:0]), self.pushed.pop(label, 0)
         if ring.dtype != new.dtype:
-            ring, new = _as_float(ring), _as_float(new)
+            ring, new = as_float(ring), as_float(new)
         room = self.capacity - len(ring)
         ring = torch.cat([ring, new[:room]])
         overflow = new[room:]
@@ -50,12 +50,8 @@ class ClassQueue(Part):
         self.images[label], self.pushed[label] = ring, pushed + len(new)
 
     def read(self, label: int) -> Tensor:
-        return _as_float(self.images[label])
+        return as_float(self.images[label])
 
     def clear(self) -> None:
         self.images.clear()
         self.pushed.clear()
-
-
-def _as_float(pixels: Tensor) -> Tensor:
-    return pixels.float() / 255 if pixels.dtype == torch.uint8 else pixels

@@ -16,8 +16,8 @@ from torch.nn import functional as F
 
 from engram.core import Batch, Context, InputError, StoreReport, Summarizer, SummarizingNet, choose
 from engram.initialise import initialise
-from engram.state import pad_optimizer_state
-from engram.summarize.augment import augment, draw_augmentation
+from engram.state import Tree, pad_optimizer_state
+from engram.summarize.augment import AugmentationRanges, augment, draw_augmentation
 from engram.summarize.image_optimizer import drift, image_learning_rate, step
 from engram.summarize.matching import matching_target, summarizing_loss
 from engram.summarize.queue import ClassQueue
@@ -34,6 +34,7 @@ class StreamSummarizer(Summarizer):
         anchors: past summaries drawn at each class visit for relationship matching.
         learning_rate: of the summaries; the paper's by slots per class if not given.
         momentum: of the summaries.
+        augment: the differentiable augmentation of real and synthetic images.
         wait_full: no round before the memory has filled once.
         max_current_classes: classes kept in the queue; the least recently seen leaves.
         new_classes: on new classes, re-initialise θ as published, or keep it and grow its head.
@@ -54,6 +55,7 @@ class StreamSummarizer(Summarizer):
         anchors: int = 10,
         learning_rate: float | None = None,
         momentum: float = 0.9,
+        augment: AugmentationRanges = AugmentationRanges(),
         wait_full: bool = False,
         max_current_classes: int = 20,
         new_classes: Literal["reinit", "grow"] = "reinit",
@@ -62,11 +64,20 @@ class StreamSummarizer(Summarizer):
         theta_batch: int = 10,
         theta_past_images: int = 10,
     ) -> None:
-        if interval < 1 or queue < 1 or not 1 <= (ready or queue) <= queue:
+        if interval < 1 or queue < 1 or not 1 <= (queue if ready is None else ready) <= queue:
             raise InputError(f"interval {interval}, queue {queue}, ready {ready}: need interval ≥ 1, 1 ≤ ready ≤ queue")
+        if not 0 <= momentum < 1:
+            raise InputError(f"momentum is {momentum}: need 0 ≤ momentum < 1")
+        if min(max_current_classes, theta_batch) < 1 or min(anchors, theta_past_images) < 0:
+            raise InputError(
+                f"max_current_classes {max_current_classes}, theta_batch {theta_batch}: need at least 1; "
+                f"anchors {anchors}, theta_past_images {theta_past_images}: need at least 0"
+            )
+        if new_classes not in ("reinit", "grow"):
+            raise InputError(f"new_classes is {new_classes!r}: choose 'reinit' or 'grow'")
         self.interval, self.ready = interval, ready or queue
         self.gamma, self.anchors = gamma, anchors
-        self.learning_rate, self.momentum = learning_rate, momentum
+        self.learning_rate, self.momentum, self.augment = learning_rate, momentum, augment
         self.wait_full, self.new_classes = wait_full, new_classes
         self.theta_learning_rate, self.theta_momentum = theta_learning_rate, theta_momentum
         self.theta_batch, self.theta_past_images = theta_batch, theta_past_images
@@ -91,6 +102,13 @@ class StreamSummarizer(Summarizer):
         optimizer = torch.optim.SGD(theta.parameters(), lr=self.theta_learning_rate, momentum=self.theta_momentum)
         self.add_state("theta_optimizer", optimizer, count_as="optimizer")
         self.theta_optimizer = optimizer
+
+    def load_state(self, tree: Tree) -> None:
+        super().load_state(tree)
+        device = next(self.theta.parameters()).device if "theta" in self.declared else torch.device("cpu")
+        self.working = {
+            slot: {name: tensor.to(device) for name, tensor in copy.items()} for slot, copy in self.working.items()
+        }
 
     def on_boundary(self, ctx: Context) -> None:
         self.boundary_passed = True
@@ -177,16 +195,17 @@ class StreamSummarizer(Summarizer):
         self, images: Tensor, label: int, past_slots: Tensor, ctx: Context
     ) -> tuple[Tensor, dict[str, float]]:
         """∂L_s/∂M_c, and the two losses."""
-        generator, size = ctx.rng["summarize"], images.shape[-1]
-        real = self.queue.read(label).to(images.device)
-        real = augment(real, draw_augmentation(len(real), size, generator))
+        real = self._augmented(self.queue.read(label).to(images.device), ctx)
         target = matching_target(self.theta, real, label)
         synthetic = images.clone().requires_grad_()
-        augmented = augment(synthetic, draw_augmentation(len(images), size, generator))
+        augmented = self._augmented(synthetic, ctx)
         anchors = self._anchor_features(past_slots, ctx)
         matching, relation = summarizing_loss(self.theta, augmented, label, target, anchors, self.gamma)
         (gradient,) = torch.autograd.grad(matching + relation, synthetic)
         return gradient, {"gradient_matching": float(matching.detach()), "relationship": float(relation.detach())}
+
+    def _augmented(self, images: Tensor, ctx: Context) -> Tensor:
+        return augment(images, draw_augmentation(len(images), images.shape[-1], ctx.rng["summarize"], self.augment))
 
     @torch.no_grad()
     def _anchor_features(self, past_slots: Tensor, ctx: Context) -> Tensor | None:

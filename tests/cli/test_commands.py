@@ -1,5 +1,6 @@
 """The commands as a user calls them."""
 
+import dataclasses
 import json
 import os
 import re
@@ -12,6 +13,10 @@ from pathlib import Path
 import pytest
 
 from engram.cli import COMMANDS, main
+from engram.experiment.demo import METHODS as DEMO_METHODS
+from engram.experiment.demo import demo_config
+from engram.experiment.run import RunConfig
+from tests.summarize.test_stream_summarizer import without_training
 
 TINY = ["--tasks", "2", "--images-per-class", "20", "--memory-size", "4", "--net.width", "8"]
 TINY_SSD = [
@@ -171,3 +176,34 @@ def test_ctrl_c_saves_and_a_new_process_goes_on_exactly(tmp_path: Path) -> None:
         assert process.returncode == 0
         results.append(json.loads((out / "result.json").read_text()) | {"seconds": None})
     assert results[0] == results[1]
+
+
+def test_demo_compares_with_and_without_summaries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from engram.cli import demo_command
+
+    def tiny(method: str, seed: int) -> RunConfig:
+        return dataclasses.replace(demo_config(method, seed), tasks=2, images_per_class=30)
+
+    monkeypatch.setattr(demo_command, "demo_config", tiny)
+    assert main(["demo", "--seeds", "1", "--out", str(tmp_path / "demo")]) == 0
+    shown = capsys.readouterr().out
+    assert all(re.search(rf"^{re.escape(method)} +1 ", shown, flags=re.MULTILINE) for method in DEMO_METHODS)
+    assert (tmp_path / "demo" / "scr+ssd" / "seed-0" / "memory" / "contact-sheet.png").is_file()
+    assert main(["demo", "--seeds", "0", "--out", str(tmp_path / "none")]) == 1
+
+
+def test_demo_resets_at_every_task_and_has_more_than_ten_rounds_in_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    from engram.experiment.run import _make_learner
+    from engram.streams import class_incremental, load_dataset
+
+    stream = class_incremental(load_dataset("digits"), seed=0)
+    learner = _make_learner(demo_config("scr+ssd", 0), stream)
+    without_training(learner, monkeypatch)
+    for task in stream.tasks:
+        before = learner.rounds
+        for x, y in stream.batches(task):
+            learner.observe(x, y)
+        assert learner.rounds - before > 10
+        assert len(learner.summarizer.queue.classes) == 2

@@ -10,7 +10,7 @@ import safetensors.torch
 import yaml
 from PIL import Image
 
-from engram import InputError
+from engram import InputError, Learner
 from engram.experiment.pool import Job, run_all
 from engram.experiment.run import Interrupted, RunConfig, run
 from tests.helpers import SMALL, SMALL_THETA
@@ -118,8 +118,9 @@ def test_folders_are_not_mixed_up(finished: tuple[Path, dict[str, Any]], tmp_pat
     stopped = tmp_path / "stopped"
     with pytest.raises(Interrupted):
         run(CONFIG, stopped, should_stop=lambda: True)
-    with pytest.raises(InputError, match="another configuration"):
-        run(dataclasses.replace(CONFIG, memory_size=9), stopped, resume=True)
+    for folder in (stopped, finished[0]):
+        with pytest.raises(InputError, match="another configuration"):
+            run(dataclasses.replace(CONFIG, memory_size=9), folder, resume=True)
 
 
 def test_paper_stream_claims_its_share_and_announces_boundaries(tmp_path: Path) -> None:
@@ -128,6 +129,8 @@ def test_paper_stream_claims_its_share_and_announces_boundaries(tmp_path: Path) 
     )
     result = run(config, tmp_path / "paper")
     assert result["slots_per_class"] == 2
+    assert result["classes_total"] == 4
+    assert Learner.load(tmp_path / "paper" / "checkpoint").explicit_boundaries
     assert yaml.safe_load((tmp_path / "paper" / "config.yaml").read_text())["slots_per_class"] == 2
 
 
@@ -157,3 +160,4 @@ def test_pool_raises_what_went_wrong(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="50 tasks"):
         run_all([Job(endless, tmp_path / "endless"), Job(bad, tmp_path / "bad")], workers=2)
     assert not (tmp_path / "endless" / "result.json").exists()
+    assert not (tmp_path / "endless").exists() or (tmp_path / "endless" / "checkpoint" / "CURRENT").is_file()

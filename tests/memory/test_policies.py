@@ -31,6 +31,10 @@ class Stream:
         ctx = SimpleNamespace(memory=self.store, rng=self.rng, slots_per_class=self.slots_per_class)
         return self.policy.store(batch, ctx)
 
+    def fill(self, count: int) -> list[int]:
+        self.send([0] * count)
+        return self.held()
+
     def held(self) -> list[int]:
         """The numbers of the images in memory, by slot."""
         return self.store.read(self.store.filled()).x[:, 0, 0, 0].int().tolist()
@@ -62,6 +66,19 @@ def test_reservoir_is_uniform_over_batches_once_full() -> None:
     assert chisquare([kept[batch] for batch in range(5, batches)]).pvalue > 1e-3
 
 
+@pytest.mark.parametrize("policy", [Reservoir, Dynamic])
+def test_a_batch_that_fills_the_last_slots_may_then_replace_any_of_them(policy: type) -> None:
+    """K=15 in batches of ten: the last five of the second batch draw from all 15 slots."""
+    replaced: Counter[int] = Counter()
+    for seed in range(600):
+        stream = Stream(policy(), capacity=15, seed=seed)
+        stream.send([0] * 10)
+        stream.send([0] * 10)
+        replaced.update({slot for slot, number in enumerate(stream.held()) if number >= 15})
+    free = range(15) if policy is Reservoir else range(1, 15)
+    assert chisquare([replaced[slot] for slot in free]).pvalue > 1e-3
+
+
 def test_reservoir_uses_every_slot_alike_the_first_and_last_included() -> None:
     capacity, seeds = 8, 1500
     replaced: Counter[int] = Counter()
@@ -78,6 +95,11 @@ def test_later_of_two_that_hit_the_same_slot_wins() -> None:
     stream.send([0])
     stream.send([0, 0, 0])
     assert stream.held() == [3]
+
+
+def test_a_first_batch_larger_than_the_memory_competes_for_every_slot() -> None:
+    held = Counter(number for seed in range(200) for number in Stream(Reservoir(), 6, seed=seed).fill(100))
+    assert len([number for number in held if number >= 6]) > 60
 
 
 def test_first_images_of_each_class_claim_a_slot() -> None:

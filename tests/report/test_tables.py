@@ -23,6 +23,10 @@ def result(method: str, seed: int, accuracy: float, **changes: Any) -> dict[str,
         "memory_bytes": 10_240,
         "slots_per_class": 1,
         "repeats": 1,
+        "batch": 10,
+        "classes_total": None,
+        "boundary_gap": 50,
+        "codec": "float32",
         "settings": {},
         "seed": seed,
         "average_end_accuracy": accuracy,
@@ -54,7 +58,15 @@ def test_protocols_are_kept_apart() -> None:
 
 def test_variants_of_a_method_are_told_apart_by_their_settings() -> None:
     rows = compare([result("scr+ssd", 0, 50), result("scr+ssd", 0, 60, settings={"summarize": {"gamma": 0.0}})])
-    assert [row.name for row in rows] == ["scr+ssd x1 k=1", "scr+ssd x1 k=1 summarize.gamma=0.0"]
+    assert rows[1].name == rows[0].name + " summarize.gamma=0.0"
+    assert "boundary_gap=50" in rows[0].name
+
+
+def test_the_same_run_twice_counts_once_and_contradictions_are_refused() -> None:
+    (row,) = compare([result("scr", 0, 50), result("scr", 0, 50)])
+    assert row.accuracy.count == 1
+    with pytest.raises(InputError, match="two runs of scr, seed 0"):
+        compare([result("scr", 0, 50), result("scr", 0, 51)])
 
 
 def test_one_run_shows_a_dash_never_nan() -> None:

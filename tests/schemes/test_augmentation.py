@@ -66,6 +66,39 @@ def test_draws_come_from_the_given_generator_alone() -> None:
     assert torch.equal(augment_view(images(), ViewAugmentation(), generator(3)), first)
 
 
+def test_hue_turns_and_saturation_scales() -> None:
+    """Red turned by a third of a circle at most is green or blue; saturation moves colours towards their value."""
+    still = {"brightness": 0.0, "contrast": 0.0, "saturation": 0.0, "hue": 0.0}
+    fixed = {"crop_scale": (1.0, 1.0), "crop_ratio": (1.0, 1.0), "flip": 0, "jitter": 1, "grey": 0}
+    red = torch.tensor([1.0, 0.0, 0.0]).view(1, 3, 1, 1).expand(3000, 3, 4, 4)
+    turned = augment_view(red, ViewAugmentation(**fixed, **still | {"hue": 1 / 3}), generator())[:, :, 0, 0]
+    assert turned[:, 1].max() > 0.95
+    assert turned[:, 2].max() > 0.95
+    assert (turned.max(1).values > 0.99).all()
+    pale = torch.tensor([0.8, 0.4, 0.4]).view(1, 3, 1, 1).expand(3000, 3, 4, 4)
+    scaled = augment_view(pale, ViewAugmentation(**fixed, **still | {"saturation": 0.4}), generator())[:, :, 0, 0]
+    torch.testing.assert_close(scaled[:, 0], torch.full((3000,), 0.8), atol=1e-4, rtol=0)
+    assert scaled[:, 1].min() == pytest.approx(0.8 * (1 - 0.5 * 1.4), abs=0.01)
+    assert scaled[:, 1].max() == pytest.approx(0.8 * (1 - 0.5 * 0.6), abs=0.01)
+
+
+@pytest.mark.parametrize(("probability", "share"), [("flip", 0.5), ("jitter", 0.8), ("grey", 0.2)])
+def test_each_image_is_changed_with_its_probability(probability: str, share: float) -> None:
+    fixed = {"crop_scale": (1.0, 1.0), "crop_ratio": (1.0, 1.0)}
+    settings = ViewAugmentation(**fixed | {"flip": 0, "jitter": 0, "grey": 0} | {probability: share})
+    one = images(1, size=8).expand(4000, -1, -1, -1)
+    changed = (augment_view(one, settings, generator()) - one).abs().amax((1, 2, 3)) > 1e-4
+    assert float(changed.float().mean()) == pytest.approx(share, abs=0.03)
+
+
+def test_values_outside_the_unit_interval_are_clamped_after_the_jitter_not_before() -> None:
+    bright = torch.full((2000, 1, 4, 4), 1.3)
+    off = {"brightness": 0.4, "contrast": 0.0, "saturation": 0.0, "hue": 0.0}
+    settings = ViewAugmentation(crop_scale=(1.0, 1.0), crop_ratio=(1.0, 1.0), flip=0, jitter=1, grey=0, **off)
+    views = augment_view(bright, settings, generator())
+    assert float(views.min()) == pytest.approx(0.9, abs=0.01)
+
+
 def test_grey_images_are_jittered_without_colour() -> None:
     views = augment_view(images(channels=1), ViewAugmentation(), generator())
     assert views.shape == (6, 1, 32, 32)

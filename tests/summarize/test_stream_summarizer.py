@@ -244,8 +244,113 @@ def test_summaries_match_their_whole_class_better_than_the_first_images_did() ->
     assert after < 0.5 * before
 
 
-def test_impossible_settings_are_refused() -> None:
-    with pytest.raises(InputError, match="ready"):
-        StreamSummarizer(queue=4, ready=5)
-    with pytest.raises(InputError, match="interval"):
-        StreamSummarizer(interval=0)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"queue": 4, "ready": 5},
+        {"ready": 0},
+        {"interval": 0},
+        {"momentum": 1.0},
+        {"max_current_classes": 0},
+        {"theta_batch": 0},
+        {"anchors": -1},
+        {"theta_past_images": -1},
+        {"new_classes": "forget"},
+    ],
+)
+def test_impossible_settings_are_refused(wrong: dict) -> None:
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        StreamSummarizer(**wrong)
+
+
+def test_a_said_boundary_makes_the_next_new_classes_reset_whenever_it_was() -> None:
+    learner = feed(small_learner(boundary_gap=50), toy_stream(tasks=1, batches=5))
+    learner.boundary()
+    learner.observe(toy_images([7, 8], 0), [7, 8])
+    assert learner.summarizer.queue.classes == [2, 3]
+    assert learner.summarizer.age == 1
+
+
+def test_anchors_are_summaries_of_past_classes_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most ten, drawn anew at each visit, not augmented, none of a current class."""
+    learner = small_learner(memory_size=40, slots_per_class=4, boundary_gap=5)
+    feed(learner, toy_stream(tasks=4, batches=8))
+    drawn: list[list[int]] = []
+    seen: list[Tensor] = []
+    plain_read = learner.memory.read
+    plain_features = StreamSummarizer._anchor_features
+
+    def watched(self: StreamSummarizer, past: Tensor, ctx: Context) -> Tensor | None:
+        monkeypatch.setattr(learner.memory, "read", lambda slots: drawn.append(slots.tolist()) or plain_read(slots))
+        handle = self.theta.convolutions[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].clone()))
+        try:
+            return plain_features(self, past, ctx)
+        finally:
+            handle.remove()
+            monkeypatch.setattr(learner.memory, "read", plain_read)
+
+    monkeypatch.setattr(StreamSummarizer, "_anchor_features", watched)
+    learner.summarizer._round([6, 7], learner._context())
+    assert [len(slots) for slots in drawn] == [10, 10]
+    assert drawn[0] != drawn[1]
+    for slots, images in zip(drawn, seen, strict=True):
+        assert len(set(slots)) == 10
+        assert set(learner.memory.labels[slots].tolist()) <= set(range(6))
+        assert learner.memory.claimed[slots].all()
+        assert torch.equal(images, plain_read(torch.tensor(slots)).x)
+
+
+def test_a_class_waits_for_all_its_slots_and_for_a_batch_without_a_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    """k = 6 with a queue of 2: images 1 to 6 claim, so the first round is that of the seventh batch."""
+    learner = small_learner(memory_size=12, slots_per_class=6, summarize={"queue": 2, "interval": 1})
+    without_training(learner, monkeypatch)
+    rounds = []
+    for index in range(9):
+        learner.observe(toy_images([0, 1], index), [0, 1])
+        rounds.append(learner.rounds)
+    assert rounds == [0, 0, 0, 0, 0, 0, 1, 2, 3]
+
+
+def test_a_class_short_of_its_slots_is_not_summarized(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Class 1 stops coming with one slot of three: it has its images queued but never takes part."""
+    learner = small_learner(memory_size=12, slots_per_class=3, summarize={"queue": 2, "ready": 1, "interval": 1})
+    visited: list[int] = []
+    without_training(learner, monkeypatch)
+    monkeypatch.setattr(
+        StreamSummarizer,
+        "_gradient",
+        lambda self, images, label, past, ctx: (
+            visited.append(label) or torch.zeros_like(images),
+            {"gradient_matching": 0.0},
+        ),
+    )
+    for index in range(6):
+        labels = [0, 0] if index else [0, 1]
+        learner.observe(toy_images(labels, index), labels)
+    assert set(visited) == {0}
+
+
+def test_steps_of_one_batch_come_in_the_published_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = feed(small_learner(summarize={"queue": 4, "interval": 1}), toy_stream(1, 8))
+    order: list[str] = []
+
+    def note(owner: object, name: str, as_what: str) -> None:
+        plain = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *args: order.append(as_what) or plain(*args))
+
+    note(learner, "_train", "train")
+    note(learner.summarizer, "push", "push")
+    note(learner.policy, "store", "store")
+    note(learner.summarizer, "_round", "round")
+    note(learner.summarizer, "_train_theta", "theta")
+    learner.observe(toy_images([0, 1], 9), [0, 1])
+    assert order == ["train", "push", "store", "round", "theta"]
+
+
+def test_a_round_forwards_each_real_image_once() -> None:
+    learner = feed(small_learner(summarize={"queue": 6, "interval": 1, "anchors": 0}), toy_stream(1, 8))
+    forwarded: list[int] = []
+    learner.summarizer.theta.convolutions[0].register_forward_pre_hook(lambda _, x: forwarded.append(len(x[0])))
+    learner.summarizer._round([0, 1], learner._context())
+    synthetic = int(learner.memory.claimed.sum())
+    assert sum(forwarded) == 2 * 6 + synthetic
