@@ -23,6 +23,8 @@ class ShapleyMemory(Policy):
         neighbours: K of the vote.
     """
 
+    needs = frozenset({"replay"})
+
     def __init__(self, per_class: float = 2, neighbours: int = 3) -> None:
         self.per_class, self.neighbours = per_class, neighbours
 

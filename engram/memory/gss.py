@@ -33,6 +33,8 @@ class GradientSelection(Policy):
         first_score: score of the images of the very first batch, when there is nothing to compare with.
     """
 
+    needs = frozenset({"replay"})
+
     def __init__(self, batch: int = 10, references: int = 10, first_score: float = 0.1) -> None:
         self.batch, self.references, self.first_score = batch, references, first_score
         self.add_state("scores", [])

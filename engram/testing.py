@@ -1,0 +1,179 @@
+"""The contract every method keeps, as checks that anybody's method can be run through.
+
+    from engram.methods import METHODS
+    from engram.testing import check_method
+
+    METHODS["mine"] = Method(...)
+    check_method("mine")
+
+Each check builds small learners of the method and feeds them a toy stream of separable classes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from engram.learner import Learner
+from engram.state import flatten
+from engram.streams.dataset import Array
+
+ToyBatch = tuple[Array, list[int]]
+Make = Callable[..., Learner]
+
+
+def check_method(method: str, **options: Any) -> None:
+    """Run every check on a registered method; `options` go to each `Learner`. Raises an AssertionError that names the
+    check and what went wrong."""
+
+    def make(**changes: Any) -> Learner:
+        small: dict[str, Any] = {"memory_size": 8, "boundary_gap": 5, "net": {"width": 8}}
+        return Learner(method, **small | options | changes)
+
+    for check in CHECKS:
+        try:
+            check(make)
+        except AssertionError as error:
+            raise AssertionError(f"{method}: {check.__name__}: {error}") from error
+
+
+def toy_images(labels: list[int], seed: int) -> Array:
+    """Noise around one fixed pattern a class, 1×16×16, uint8."""
+    patterns = np.random.default_rng(123).integers(0, 200, (64, 1, 16, 16))
+    noise = np.random.default_rng(seed).integers(0, 56, (len(labels), 1, 16, 16))
+    return (patterns[labels] + noise).astype(np.uint8)
+
+
+def toy_stream(tasks: int, batches: int, classes: int = 2, batch: int = 4) -> Iterator[ToyBatch]:
+    """`batches` batches a task, each class of the task in turn."""
+    for task in range(tasks):
+        for index in range(batches):
+            labels = [task * classes + (index * batch + i) % classes for i in range(batch)]
+            yield toy_images(labels, seed=1000 * task + index), labels
+
+
+def feed(learner: Learner, stream: Iterable[tuple[Any, Any]]) -> Learner:
+    for x, y in stream:
+        learner.observe(x, y)
+    return learner
+
+
+def fingerprint(learner: Learner) -> str:
+    """A hash of everything the learner will ever use again, times excepted."""
+    tree = learner.state()
+    del tree["seconds"]
+    tensors, skeleton = flatten(tree)
+    digest = hashlib.sha256(repr(skeleton).encode())
+    for name in sorted(tensors):
+        digest.update(tensors[name].detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def learns_separable_classes(make: Make) -> None:
+    """Fed i.i.d., it is far above chance."""
+    learner = make()
+    for index in range(60):
+        labels = [(index + i) % 4 for i in range(8)]
+        learner.observe(toy_images(labels, index), labels)
+    truth = [0, 1, 2, 3] * 8
+    right = float(np.mean(np.array(learner.predict(toy_images(truth, 900))) == truth))
+    assert right > 0.7, f"{100 * right:.0f} % right on four classes that noise does not confuse"
+
+
+def resumes_exactly(make: Make) -> None:
+    """Saved and loaded in mid-stream, and after new classes, it goes on as if it had never stopped."""
+    batches = list(toy_stream(2, 8))
+    whole = feed(make(), batches)
+    for stop in (5, 10):
+        with tempfile.TemporaryDirectory() as folder:
+            feed(make(), batches[:stop]).save(Path(folder) / "saved")
+            resumed = feed(Learner.load(Path(folder) / "saved"), batches[stop:])
+        assert fingerprint(resumed) == fingerprint(whole), f"stopping after batch {stop} changed the outcome"
+
+
+def is_deterministic(make: Make) -> None:
+    """The same seed gives the same learner, another seed another, and global generators are left alone."""
+    torch.manual_seed(1)
+    state = torch.random.get_rng_state()
+    numpy_state = np.random.get_state()[1].tolist()  # type: ignore[index]
+    first = fingerprint(feed(make(seed=3), toy_stream(2, 6)))
+    assert torch.equal(torch.random.get_rng_state(), state), "torch's global generator was used"
+    assert np.random.get_state()[1].tolist() == numpy_state, "numpy's global generator was used"  # type: ignore[index]
+    torch.manual_seed(2)
+    assert fingerprint(feed(make(seed=3), toy_stream(2, 6))) == first, "the same seed gave another outcome"
+    assert fingerprint(feed(make(seed=4), toy_stream(2, 6))) != first, "the seed has no influence"
+
+
+def predicting_changes_nothing(make: Make) -> None:
+    learner = feed(make(), toy_stream(2, 6))
+    x = toy_images([0, 1, 2, 3], 77)
+    before, answer = fingerprint(learner), learner.predict(x)
+    learner.predict_proba(x)
+    learner.footprint()
+    assert fingerprint(learner) == before, "predicting changed the learner's state"
+    assert learner.predict(x) == answer, "predicting twice gave two answers"
+    assert learner.model.net.training, "predicting left the net in eval mode"
+
+
+def bytes_stay_bounded(make: Make) -> None:
+    """Once every class was seen and the memory is full, nothing grows."""
+    learner = make(memory_size=6)
+    sizes = []
+    for index in range(36):
+        labels = [index % 3, (index + 1) % 3]
+        learner.observe(toy_images(labels, index), labels)
+        sizes.append(learner.footprint()["total"])
+    assert sizes[-1] == sizes[24], f"the footprint grew from {sizes[24]} to {sizes[-1]} bytes"
+
+
+def takes_any_stream(make: Make) -> None:
+    """One image at a time, one class only, then a class that comes late, with a memory of a single image too."""
+    for memory_size in (1, 3):
+        learner = make(memory_size=memory_size)
+        for index in range(8):
+            learner.observe(toy_images([0], index), [0])
+        assert learner.predict(toy_images([0], 99)) == [0], "it does not know the only class there is"
+        for index in range(3):
+            learner.observe(toy_images([5], index), [5])
+        assert learner.labels == [0, 5], f"it knows {learner.labels}"
+        assert set(learner.predict(toy_images([0, 5], 98))) <= {0, 5}, "it predicts a class never seen"
+
+
+def gives_labels_back(make: Make) -> None:
+    learner = make()
+    for x, y in toy_stream(1, 4):
+        learner.observe(x, [["cat", "dog"][label] for label in y])
+    answers = learner.predict(toy_images([0, 1], 50))
+    assert set(answers) <= {"cat", "dog"}, f"labels came back as {answers}"
+
+
+def keeps_nothing_of_the_callers(make: Make) -> None:
+    """Arrays of any layout are fine, and changing them afterwards changes nothing."""
+    plain, odd = make(), make()
+    for x, y in toy_stream(1, 5):
+        plain.observe(x, y)
+        buffer = np.zeros((len(x), 1, 16, 32), np.uint8)
+        buffer[..., ::-2] = x
+        view = buffer[..., ::-2]
+        view.flags.writeable = False
+        odd.observe(view, np.array(y))
+        buffer[:] = 0
+    assert fingerprint(plain) == fingerprint(odd), "the layout of the caller's array, or changing it later, matters"
+
+
+CHECKS: tuple[Callable[[Make], None], ...] = (
+    learns_separable_classes,
+    resumes_exactly,
+    is_deterministic,
+    predicting_changes_nothing,
+    bytes_stay_bounded,
+    takes_any_stream,
+    gives_labels_back,
+    keeps_nothing_of_the_callers,
+)

@@ -1,0 +1,127 @@
+"""GSS and ASER as memory policies, and ASER's retrieval, down to memories too small for their sets."""
+
+import copy
+
+import pytest
+import torch
+from scipy.stats import chisquare
+
+from engram import Learner
+from engram.core import label_gradient
+from engram.memory.gss import draw_without_replacement, replacement_probability, victim_weights
+from tests.helpers import feed, toy_images, toy_stream
+
+
+def learner(method: str, **changes) -> Learner:
+    return Learner(method, **{"memory_size": 8, "net": {"width": 8}, "boundary_gap": 4} | changes)
+
+
+def test_the_more_alike_one_is_replaced() -> None:
+    chance = replacement_probability(torch.tensor([1.0, 0.0, -1.0, -1.0]), torch.tensor([0.0, 0.0, 0.5, -1.0]))
+    torch.testing.assert_close(chance, torch.tensor([2 / 3, 0.5, 0.0, 0.5]))
+
+
+def test_victims_are_drawn_in_proportion_and_filled_uniformly() -> None:
+    generator = torch.Generator().manual_seed(0)
+    weights = victim_weights(torch.tensor([0.1, 0.6, 1.1]))
+    torch.testing.assert_close(weights, torch.tensor([0.0, 0.5 / 1.01, 1.0 / 1.01]))
+    first = torch.tensor([int(draw_without_replacement(weights, 1, generator)[0]) for _ in range(3000)])
+    counts = torch.bincount(first, minlength=3)
+    assert counts[0] == 0
+    assert chisquare(counts[1:].numpy(), [1000, 2000]).pvalue > 1e-3
+    assert sorted(draw_without_replacement(weights, 3, generator).tolist()) == [0, 1, 2]
+    even = torch.bincount(
+        torch.tensor([int(draw_without_replacement(torch.zeros(4), 1, generator)[0]) for _ in range(2000)])
+    )
+    assert chisquare(even.numpy()).pvalue > 1e-3
+
+
+def test_scores_are_the_largest_cosine_with_reference_gradients() -> None:
+    mine = feed(learner("gss", memory_size=30), toy_stream(1, 6))
+    policy, ctx = mine.policy, mine._context()
+    batch = mine._batch(torch.tensor(toy_images([0, 1], 3)), [0, 1])
+    rng = copy.deepcopy(mine.rng)
+    permuted = torch.randperm(24, generator=rng["memory"])
+    references = [label_gradient(mine.memory.read(permuted[start : start + 10]), ctx) for start in (0, 10)]
+    own = [label_gradient(batch[torch.tensor([i])], ctx) for i in range(2)]
+    expected = [max(float(g @ r / (g.norm() * r.norm())) for r in references) for g in own]
+    assert policy._scores(batch, ctx) == pytest.approx(expected, abs=1e-4)
+
+
+def test_gss_fills_with_scores_and_drops_the_rest_of_the_batch_that_fills_it() -> None:
+    mine = learner("gss", memory_size=6)
+    mine.observe(toy_images([0, 1, 0, 1], 0), [0, 1, 0, 1])
+    assert mine.policy.scores == [0.1] * 4
+    mine.observe(toy_images([0, 1, 0, 1], 1), [0, 1, 0, 1])
+    assert mine.memory.size == 6
+    assert len(mine.policy.scores) == 6
+
+
+def test_gss_leaves_the_memory_alone_unless_the_batch_points_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    from engram.memory import gss
+
+    mine = feed(learner("gss", memory_size=6), toy_stream(1, 4))
+    held = [record.clone() for record in mine.memory.records]
+    for cosine, changes in ((0.2, False), (-0.9, True)):
+        monkeypatch.setattr(gss, "_largest_cosine", lambda *_, value=cosine: torch.tensor(value))
+        stream = mine._batch(torch.tensor(toy_images([0, 1, 0, 1], 40)), [0, 1, 0, 1])
+        report = mine.policy.store(stream, mine._context())
+        assert bool(report.stored) == changes
+        assert all(mine.policy.scores[slot] == pytest.approx(-0.9) for slot in report.stored)
+        if not changes:
+            assert all(torch.equal(a, b) for a, b in zip(held, mine.memory.records, strict=True))
+
+
+def test_zero_gradients_are_at_a_right_angle_to_everything() -> None:
+    from engram.memory.gss import _largest_cosine
+
+    assert float(_largest_cosine(torch.zeros(5), torch.rand(3, 5))) == 0
+    assert float(_largest_cosine(torch.rand(5), torch.zeros(3, 5))) == 0
+
+
+def test_aser_keeps_labels_with_their_images_and_the_memory_full() -> None:
+    mine = learner("aser", memory_size=12)
+    stored = {}
+    for x, y in toy_stream(3, 10):
+        for image, label in zip(x, y, strict=True):
+            stored[(image / 255).astype("float32").tobytes()] = label
+        mine.observe(x, y)
+    assert mine.memory.size == 12
+    batch = mine.memory.read(mine.memory.filled())
+    for image, label in zip(batch.x, batch.y.tolist(), strict=True):
+        assert stored[image.numpy().tobytes()] == mine.labels[label]
+
+
+def test_aser_update_keeps_the_most_valuable_of_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With values forced so that stream images win, they take the slots of memory candidates."""
+    from engram.memory import aser
+
+    mine = feed(learner("aser", memory_size=12), toy_stream(1, 6))
+
+    def stream_wins(candidates, labels, points, point_labels, neighbours) -> torch.Tensor:
+        return torch.arange(len(candidates)).float().expand(len(points), -1)
+
+    monkeypatch.setattr(aser, "knn_shapley", stream_wins)
+    stream = mine._batch(torch.tensor(toy_images([0, 1], 40)), [0, 1])
+    report = mine.policy.store(stream, mine._context())
+    assert len(report.stored) == 2
+    held = mine.memory.read(torch.tensor(report.stored)).x
+    assert {image.numpy().tobytes() for image in held} == {image.numpy().tobytes() for image in stream.x}
+
+
+def test_aser_retrieval_is_random_until_the_memory_overflows_then_takes_the_most_valuable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from engram.retrieval import aser
+
+    mine = feed(learner("aser", memory_size=40), toy_stream(2, 4))
+    called = []
+    monkeypatch.setattr(aser, "knn_shapley", lambda *args: called.append(1) or torch.zeros(len(args[2]), len(args[0])))
+    stream = mine._batch(torch.tensor(toy_images([2], 40)), [2])
+    assert len(mine.retrieval.select(stream, 4, mine._context())) == 4
+    assert not called
+    mine.memory.seen = 1000
+    assert len(mine.retrieval.select(stream, 4, mine._context())) == 4
+    assert len(called) == 2
+    chosen = mine.retrieval.select(stream, 30, mine._context())
+    assert len(chosen) == min(30, mine.memory.size)

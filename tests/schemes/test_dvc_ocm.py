@@ -1,0 +1,107 @@
+"""DVC's and OCM's losses against loops, and the parts they are made of."""
+
+import math
+
+import pytest
+import torch
+
+from engram.initialise import materialise
+from engram.schemes import (
+    dual_view_loss,
+    memory_information_loss,
+    sixteen_labels,
+    sixteen_transforms,
+    stream_information_loss,
+)
+from engram.schemes.dvc import JointHead
+from tests.helpers import toy_images
+
+
+def test_dual_view_loss_has_three_terms_as_stated() -> None:
+    """Two images, two classes, probabilities chosen by hand."""
+    p1, p2 = [[0.8, 0.2], [0.4, 0.6]], [[0.5, 0.5], [0.2, 0.8]]
+    q = [[0.6, 0.4], [0.3, 0.7]]
+    first, second, joint = (torch.tensor(p, dtype=torch.float64).log() for p in (p1, p2, q))
+    cross_entropy = -(math.log(0.8) + math.log(0.6) + math.log(0.5) + math.log(0.8)) / 4
+    balance = 0.0
+    for mean in ((0.6, 0.4), (0.35, 0.65), (0.45, 0.55)):
+        balance += sum(m * math.log(m) for m in mean)
+    distance = (0.2 + 0.2 + 0.1 + 0.1 + 0.1 + 0.1 + 0.1 + 0.1) / 8
+    value = dual_view_loss(first, second, joint, torch.tensor([0, 1]))
+    assert float(value) == pytest.approx(cross_entropy + balance / 3 + 4 * distance)
+
+
+def test_joint_head_keeps_its_answers_when_it_grows() -> None:
+    generator = torch.Generator().manual_seed(0)
+    head = materialise(lambda: JointHead(16), generator, torch.device("cpu"))
+    head.grow(3, generator)
+    first, second = torch.randn(2, 4, 3)
+    before = head(torch.cat([first, second], 1)).detach()
+    head.grow(5, generator)
+    more = torch.randn(2, 4, 2)
+    wider = torch.cat([first, more[0], second, more[1]], 1)
+    assert head(wider).shape == (4, 5)
+    torch.testing.assert_close(head(wider)[:, :3].detach(), before)
+
+
+def test_sixteen_transforms_are_distinct_and_the_first_is_the_image() -> None:
+    images = torch.tensor(toy_images([0, 1], 0)) / 255
+    transformed = sixteen_transforms(images)
+    assert transformed.shape == (32, 1, 16, 16)
+    assert torch.equal(transformed[:2], images)
+    assert len({image.numpy().tobytes() for image in transformed}) == 32
+    left_turned_right_kept = transformed[24]
+    assert torch.equal(left_turned_right_kept[:, :, :8], images[0, :, :, :8].flip(1, 2))
+    assert torch.equal(left_turned_right_kept[:, :, 8:], images[0, :, :, 8:])
+    assert torch.equal(transformed[2], images[0].rot90(1, (1, 2)))
+
+
+def test_each_transform_is_a_label_space_of_its_own() -> None:
+    labels = sixteen_labels(torch.tensor([0, 3, 0]))
+    blocks = labels.view(16, 3)
+    assert (blocks[:, 0] == blocks[:, 2]).all()
+    assert (blocks[:, 0] != blocks[:, 1]).all()
+    assert len(set(labels.tolist())) == 32
+
+
+def obvious_pair_loss(similarity: torch.Tensor, i: int, j: int, *, keep_self: bool) -> float:
+    others = [k for k in range(similarity.shape[1]) if keep_self or k != i]
+    total = sum(math.exp(float(similarity[i, k]) / 0.07) for k in others)
+    return -math.log(math.exp(float(similarity[i, j]) / 0.07) / total + 1e-8)
+
+
+@pytest.fixture
+def similarity() -> torch.Tensor:
+    return torch.rand(8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def test_stream_term_equals_the_loops(similarity: torch.Tensor) -> None:
+    labels = torch.tensor([0, 1, 0, 2] * 2)
+    twins = sum(obvious_pair_loss(similarity, i, (i + 4) % 8, keep_self=False) for i in range(8)) / 8
+    same = 0.0
+    for i in range(8):
+        positives = [j for j in range(8) if j != i and labels[j] == labels[i]]
+        same += sum(obvious_pair_loss(similarity, i, j, keep_self=False) for j in positives) / len(positives) / 8
+    assert float(stream_information_loss(similarity, labels)) == pytest.approx(twins + 2 * same)
+
+
+def test_memory_term_equals_the_loops_and_keeps_self(similarity: torch.Tensor) -> None:
+    labels = torch.tensor([0, 1, 0, 2] * 2)
+    expected = 0.0
+    for i in range(8):
+        positives = [j for j in range(8) if labels[j] == labels[i]]
+        expected += sum(obvious_pair_loss(similarity, i, j, keep_self=True) for j in positives) / len(positives) / 8
+    assert float(memory_information_loss(similarity, labels, labels)) == pytest.approx(expected)
+
+
+def test_ocm_replays_after_the_first_boundary_as_many_as_stated() -> None:
+    from engram import Learner
+
+    mine = Learner("ocm", memory_size=8, net={"width": 8}, boundary_gap=3)
+    mine.observe(toy_images([0, 1], 0), [0, 1])
+    assert mine.scheme.replay_size(mine._context()) == 0
+    mine.boundary()
+    assert mine.scheme.finished_classes == 2
+    assert mine.scheme.replay_size(mine._context()) == 14
+    mine.labels = list(range(20))
+    assert mine.scheme.replay_size(mine._context()) == 64
