@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from engram.cli.parser import Parser
-from engram.cli.tables import comparison
+from engram.cli.tables import print_comparison
 from engram.report.tables import PROTOCOL, Row, compare, read_results
 
 
@@ -34,5 +34,5 @@ def main(argv: list[str]) -> int:
     for protocol, group in by_protocol.items():
         facts = zip(PROTOCOL, protocol, strict=True)
         console.print(", ".join(f"{name} {value}" for name, value in facts if value is not None), highlight=False)
-        console.print(comparison(group))
+        print_comparison(group, console)
     return 0

@@ -14,7 +14,7 @@ from rich.console import Console
 from engram.cli.parser import Parser
 from engram.cli.progress import RunProgress
 from engram.cli.stopping import INTERRUPTED, stop_on_signal
-from engram.cli.tables import comparison, time_by_part
+from engram.cli.tables import print_comparison, time_by_part
 from engram.core import InputError
 from engram.experiment.pool import Job, run_all
 from engram.experiment.run import Interrupted, RunConfig, run
@@ -64,9 +64,9 @@ def execute(jobs: list[Job], out: Path, *, resume: bool, threads: int | None, ch
             )
             return INTERRUPTED
     rows = compare(results)
-    console.print(comparison(rows))
+    print_comparison(rows, console)
     for row in rows:
-        console.print(time_by_part(row), highlight=False)
+        console.print(time_by_part(row), highlight=False, soft_wrap=True)
     console.print(f"Results and pictures of the memory: {out}", highlight=False, soft_wrap=True)
     return 0
 

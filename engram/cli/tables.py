@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.console import Console
 from rich.table import Table
 
 from engram.report.tables import Row
 
 
-def comparison(rows: Sequence[Row]) -> Table:
+def _comparison(rows: Sequence[Row]) -> Table:
     """Fits a terminal of 80 columns."""
-    table = Table(box=None, padding=(0, 1, 0, 0), caption_justify="left")
+    table = Table(box=None, padding=(0, 1, 0, 0))
     table.add_column("method")
     for column in ("n", "accuracy %", "difference", "forgetting %", "seconds", "memory", "state"):
         table.add_column(column, justify="right", no_wrap=True)
@@ -26,8 +27,12 @@ def comparison(rows: Sequence[Row]) -> Table:
             readable_bytes(row.memory_bytes),
             readable_bytes(row.total_bytes),
         )
-    table.caption = "± is a 95 % t-interval over n seeds; difference: to the first row, seed by seed"
     return table
+
+
+def print_comparison(rows: Sequence[Row], console: Console) -> None:
+    console.print(_comparison(rows))
+    console.print("± is a 95 % t-interval over n seeds; difference: to the first row, seed by seed", highlight=False)
 
 
 def time_by_part(row: Row) -> str:

@@ -64,7 +64,15 @@ def test_it_runs_lists_and_composes_by_name(
     assert "mine+ssd" in listed
 
 
-def test_a_contract_breach_is_named(registered: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ReplayMostly, "declared", property(lambda self: {}))
-    with pytest.raises(AssertionError, match="mine: resumes_exactly"):
-        check_method(registered)
+class Forgetful(ReplayMostly):
+    """Weighs the stream by a count it never declares as state."""
+
+    def loss(self, stream: Batch, replay: Batch | None, ctx: Context) -> Tensor:
+        self.stream_weight += 0.1
+        return super().loss(stream, replay, ctx)
+
+
+def test_a_breach_of_contract_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METHODS, "forgetful", Method(Forgetful, RandomRetrieval, Reservoir, Softmax, paper="us"))
+    with pytest.raises(AssertionError, match="forgetful: resumes_exactly: stopping after batch 5"):
+        check_method("forgetful")
