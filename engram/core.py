@@ -6,7 +6,6 @@ classifier (answers). Each kind of part is a small base class here; each idea is
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -385,44 +384,3 @@ class Classifier(Part):
     def scores(self, x: Tensor, ctx: Context) -> Tensor:
         """(N, classes) scores, higher is likelier; -inf where a class cannot be predicted."""
         raise NotImplementedError
-
-
-class Snapshot(Part):
-    """A frozen copy of the net as it was when `take` was called last. Kept in train mode: it uses batch statistics."""
-
-    def __init__(self, model: Model) -> None:
-        self.add_state("net", copy.deepcopy(model.net).requires_grad_(False), count_as="snapshots")
-        self.add_state("taken", 0)
-        self.net: Net
-        self.taken: int
-        """How often it was taken; before the first time it means nothing."""
-
-    def take(self, model: Model) -> None:
-        restore_module(self.net, module_state(model.net))
-        self.taken += 1
-
-
-def label_gradient(batch: Batch, ctx: Context) -> Tensor:
-    """The gradient of the mean label loss over all parameters, flat, in eval mode."""
-    parameters = list(ctx.model.parameters())
-    with ctx.model.eval_mode():
-        loss = F.cross_entropy(ctx.scheme.class_scores(batch.x, ctx), batch.y)
-    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-    return torch.cat(
-        [
-            torch.zeros_like(parameter).reshape(-1) if gradient is None else gradient.reshape(-1)
-            for parameter, gradient in zip(parameters, gradients, strict=True)
-        ]
-    )
-
-
-def virtual_step(stream: Batch, ctx: Context) -> Parameters:
-    """The parameters one step of plain SGD on the stream batch would lead to; nothing is changed by it."""
-    params = {name: parameter.detach().requires_grad_() for name, parameter in ctx.model.net.named_parameters()}
-    loss = ctx.scheme.stream_loss(stream, ctx, params)
-    gradients = torch.autograd.grad(loss, list(params.values()), allow_unused=True)
-    rate = ctx.scheme.learning_rate
-    return {
-        name: (parameter if gradient is None else parameter - rate * gradient).detach()
-        for (name, parameter), gradient in zip(params.items(), gradients, strict=True)
-    }

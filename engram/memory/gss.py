@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engram.core import Batch, Context, Policy, StoreReport, label_gradient
+from engram.core import Batch, Context, Policy, StoreReport
+from engram.gradients import label_gradient
 
 
 def replacement_probability(victim: Tensor, newcomer: Tensor) -> Tensor:

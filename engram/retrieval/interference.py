@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engram.core import Batch, Context, Parameters, Retrieval, choose, virtual_step
+from engram.core import Batch, Context, Parameters, Retrieval, choose
+from engram.gradients import virtual_step
 
 
 class InterferenceRetrieval(Retrieval):

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engram.core import LOGITS, Batch, Context, Model, Randomness, Snapshot
+from engram.core import LOGITS, Batch, Context, Model, Randomness
 from engram.schemes.labelled import LabelScheme
+from engram.snapshot import Snapshot
 
 
 def distillation_loss(new: Tensor, old: Tensor, temperature: float = 2.0) -> Tensor:

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engram.core import LOGITS, Batch, Context, Model, Randomness, Snapshot
+from engram.core import LOGITS, Batch, Context, Model, Randomness
 from engram.schemes.augmentation import ViewAugmentation, augment_view
 from engram.schemes.labelled import LabelScheme
+from engram.snapshot import Snapshot
 
 PROJECTION = "projection"
 TRANSFORMS = 16

@@ -7,7 +7,7 @@ import torch
 from scipy.stats import chisquare
 
 from engram import Learner
-from engram.core import label_gradient
+from engram.gradients import label_gradient
 from engram.memory.gss import draw_without_replacement, replacement_probability, victim_weights
 from tests.helpers import feed, toy_images, toy_stream
 

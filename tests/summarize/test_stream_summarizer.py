@@ -32,6 +32,19 @@ def without_training(learner, monkeypatch: pytest.MonkeyPatch):
     return learner
 
 
+def classes_visited(learner, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Fills as rounds visit classes; nothing is computed."""
+    visited: list[int] = []
+    without_training(learner, monkeypatch)
+
+    def visit(self: StreamSummarizer, images: Tensor, label: int, past: Tensor, ctx: Context) -> tuple[Tensor, dict]:
+        visited.append(label)
+        return torch.zeros_like(images), {"gradient_matching": 0.0}
+
+    monkeypatch.setattr(StreamSummarizer, "_gradient", visit)
+    return visited
+
+
 @pytest.mark.parametrize("slots", [1, 10, 64])
 def test_73_rounds_in_a_task_of_500_balanced_batches(slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
     learner = small_learner(memory_size=1300, slots_per_class=slots, summarize={})
@@ -60,16 +73,7 @@ def test_wait_full_holds_rounds_until_the_memory_has_filled(monkeypatch: pytest.
 
 def test_a_rare_class_does_not_block_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     learner = small_learner(memory_size=8, slots_per_class=2, summarize={"queue": 8, "ready": 4, "interval": 1})
-    visited: list[int] = []
-    without_training(learner, monkeypatch)
-    monkeypatch.setattr(
-        StreamSummarizer,
-        "_gradient",
-        lambda self, images, label, past, ctx: (
-            visited.append(label) or torch.zeros_like(images),
-            {"gradient_matching": 0.0},
-        ),
-    )
+    visited = classes_visited(learner, monkeypatch)
     for index in range(6):
         labels = [0, 0, 1, 1] if index else [0, 1, 2, 2]
         learner.observe(toy_images(labels, index), labels)
@@ -314,16 +318,7 @@ def test_a_class_waits_for_all_its_slots_and_for_a_batch_without_a_claim(monkeyp
 def test_a_class_short_of_its_slots_is_not_summarized(monkeypatch: pytest.MonkeyPatch) -> None:
     """Class 1 stops coming with one slot of three: it has its images queued but never takes part."""
     learner = small_learner(memory_size=12, slots_per_class=3, summarize={"queue": 2, "ready": 1, "interval": 1})
-    visited: list[int] = []
-    without_training(learner, monkeypatch)
-    monkeypatch.setattr(
-        StreamSummarizer,
-        "_gradient",
-        lambda self, images, label, past, ctx: (
-            visited.append(label) or torch.zeros_like(images),
-            {"gradient_matching": 0.0},
-        ),
-    )
+    visited = classes_visited(learner, monkeypatch)
     for index in range(6):
         labels = [0, 0] if index else [0, 1]
         learner.observe(toy_images(labels, index), labels)

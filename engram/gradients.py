@@ -1,0 +1,35 @@
+"""Gradients that nothing is trained by: to look ahead, and to compare images."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engram.core import Batch, Context, Parameters
+
+
+def label_gradient(batch: Batch, ctx: Context) -> Tensor:
+    """The gradient of the mean label loss over all parameters, flat, in eval mode."""
+    parameters = list(ctx.model.parameters())
+    with ctx.model.eval_mode():
+        loss = F.cross_entropy(ctx.scheme.class_scores(batch.x, ctx), batch.y)
+    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+    return torch.cat(
+        [
+            torch.zeros_like(parameter).reshape(-1) if gradient is None else gradient.reshape(-1)
+            for parameter, gradient in zip(parameters, gradients, strict=True)
+        ]
+    )
+
+
+def virtual_step(stream: Batch, ctx: Context) -> Parameters:
+    """The parameters one step of plain SGD on the stream batch would lead to; nothing is changed by it."""
+    params = {name: parameter.detach().requires_grad_() for name, parameter in ctx.model.net.named_parameters()}
+    loss = ctx.scheme.stream_loss(stream, ctx, params)
+    gradients = torch.autograd.grad(loss, list(params.values()), allow_unused=True)
+    rate = ctx.scheme.learning_rate
+    return {
+        name: (parameter if gradient is None else parameter - rate * gradient).detach()
+        for (name, parameter), gradient in zip(params.items(), gradients, strict=True)
+    }

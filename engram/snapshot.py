@@ -1,0 +1,23 @@
+"""The net as it was at some moment, for schemes that hold on to it."""
+
+from __future__ import annotations
+
+import copy
+
+from engram.core import Model, Net, Part
+from engram.state import module_state, restore_module
+
+
+class Snapshot(Part):
+    """A frozen copy of the net as it was when `take` was called last. Kept in train mode: it uses batch statistics."""
+
+    def __init__(self, model: Model) -> None:
+        self.add_state("net", copy.deepcopy(model.net).requires_grad_(False), count_as="snapshots")
+        self.add_state("taken", 0)
+        self.net: Net
+        self.taken: int
+        """How often it was taken; before the first time it means nothing."""
+
+    def take(self, model: Model) -> None:
+        restore_module(self.net, module_state(model.net))
+        self.taken += 1
