@@ -9,6 +9,7 @@ from torch import Tensor
 
 from engram.core import Batch, Context, Policy, StoreReport
 from engram.knn_shapley import knn_shapley, sample_per_class
+from engram.memory.reservoir import draw_reservoir_slots
 
 
 class ShapleyMemory(Policy):
@@ -16,7 +17,7 @@ class ShapleyMemory(Policy):
 
     The set is a few memory images of each class and the stream images of classes rare in memory (share below a
     threshold drawn each time). Memory images outside it, and the whole stream batch, are candidates; kept stream images
-    take the slots of dropped memory images. Without either set the memory stays as it is.
+    take the slots of dropped memory images. Where the evaluation set leaves no candidate, it is a reservoir.
 
     Args:
         per_class: evaluation images, and mean number of candidates, of each class (3 on Mini-ImageNet).
@@ -48,6 +49,7 @@ class ShapleyMemory(Policy):
         wanted = int(self.per_class * ctx.classes)
         slots = outside[torch.randperm(len(outside), generator=generator)[:wanted]]
         if not len(slots):
+            self._store_at_random(stream, report, ctx)
             return
         threshold = float(torch.rand(1, generator=generator)) / ctx.classes
         share = labels.bincount(minlength=ctx.classes) / memory.capacity
@@ -64,6 +66,14 @@ class ShapleyMemory(Policy):
         for slot, position in zip(dropped, arriving, strict=True):
             memory.put(slot, stream.x[position], int(stream.y[position]))
             report.stored.append(slot)
+
+    def _store_at_random(self, stream: Batch, report: StoreReport, ctx: Context) -> None:
+        """A memory too small to have candidates outside the evaluation set is a reservoir."""
+        drawn = draw_reservoir_slots(len(stream), ctx.memory, ctx.rng["memory"])
+        for image, label, slot in zip(stream.x, stream.y.tolist(), drawn, strict=True):
+            if slot < ctx.memory.capacity:
+                ctx.memory.put(slot, image, label)
+                report.stored.append(slot)
 
     def _features(self, batch: Batch, ctx: Context) -> Tensor:
         with ctx.model.evaluating():

@@ -125,3 +125,9 @@ def test_aser_retrieval_is_random_until_the_memory_overflows_then_takes_the_most
     assert len(called) == 2
     chosen = mine.retrieval.select(stream, 30, mine._context())
     assert len(chosen) == min(30, mine.memory.size)
+
+
+def test_aser_in_a_memory_too_small_for_its_sets_goes_on_at_random() -> None:
+    """Two images a class are the whole memory: nothing is left to compete, yet new classes must come in."""
+    mine = feed(learner("aser", memory_size=4), toy_stream(2, 12))
+    assert 2 in mine.memory.labels.tolist() or 3 in mine.memory.labels.tolist()
