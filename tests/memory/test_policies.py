@@ -98,8 +98,8 @@ def test_later_of_two_that_hit_the_same_slot_wins() -> None:
 
 
 def test_a_first_batch_larger_than_the_memory_competes_for_every_slot() -> None:
-    held = Counter(number for seed in range(200) for number in Stream(Reservoir(), 6, seed=seed).fill(100))
-    assert len([number for number in held if number >= 6]) > 60
+    """None of the first six survives 94 that may each take any of six slots."""
+    assert all(min(Stream(Reservoir(), 6, seed=seed).fill(100)) >= 6 for seed in range(20))
 
 
 def test_first_images_of_each_class_claim_a_slot() -> None:
