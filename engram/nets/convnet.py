@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from engram.core import InputError, SummarizingNet
 from engram.heads import GrowingLinear
+from engram.nets.pooling import halve
 
 
 class InstanceNorm(nn.Module):
@@ -51,7 +52,7 @@ class ConvNet(SummarizingNet):
 
     def features(self, x: Tensor) -> Tensor:
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
-            x = F.avg_pool2d(F.relu(norm(convolution(x))), 2)
+            x = halve(F.relu(norm(convolution(x))))
         return x.flatten(1)
 
     def classify(self, features: Tensor) -> Tensor:

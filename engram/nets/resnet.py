@@ -29,8 +29,10 @@ class BasicBlock(nn.Module):
             )
 
     def forward(self, x: Tensor) -> Tensor:
-        out = F.relu(self.norm1(self.conv1(x)))
-        return F.relu(self.norm2(self.conv2(out)) + self.shortcut(x))
+        out = F.relu(self.norm1(self.conv1(x)), inplace=True)
+        out = self.norm2(self.conv2(out))
+        out += self.shortcut(x)
+        return F.relu(out, inplace=True)
 
 
 class ReducedResNet18(nn.Module):
@@ -59,5 +61,5 @@ class ReducedResNet18(nn.Module):
         self.feature_width = widths[-1] * (map_size // self.pool) ** 2
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.blocks(F.relu(self.norm(self.stem(x))))
+        x = self.blocks(F.relu(self.norm(self.stem(x)), inplace=True))
         return F.avg_pool2d(x, self.pool).flatten(1)

@@ -49,8 +49,10 @@ class ClassQueue(Part):
             ring[position % self.capacity] = image
         self.images[label], self.pushed[label] = ring, pushed + len(new)
 
-    def read(self, label: int) -> Tensor:
-        return as_float(self.images[label])
+    def read(self, label: int, chosen: Tensor | None = None) -> Tensor:
+        """The images of a class, or those at the chosen places."""
+        images = self.images[label]
+        return as_float(images if chosen is None else images[chosen])
 
     def clear(self) -> None:
         self.images.clear()

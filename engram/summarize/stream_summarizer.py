@@ -22,6 +22,8 @@ from engram.summarize.image_optimizer import drift, image_learning_rate, step
 from engram.summarize.matching import matching_target, summarizing_loss
 from engram.summarize.queue import ClassQueue
 
+FAST_REAL_IMAGES, FAST_THETA_INTERVAL = 12, 3
+
 
 class StreamSummarizer(Summarizer):
     """Rounds of summarizing over the current classes, and the training of θ.
@@ -30,6 +32,8 @@ class StreamSummarizer(Summarizer):
         interval: iterations between rounds (τ), counted from the last arrival of new classes.
         queue: most recent real images kept for each current class.
         ready: images a class needs in its queue before it is summarized; the whole queue if not given.
+        fast: summarize by the cheaper defaults of `real_images` and `theta_interval`: about a third of the cost.
+        real_images: real images drawn from a class's queue at each visit; all of them, or 12 if `fast`, if not given.
         gamma: weight of relationship matching (γ).
         anchors: past summaries drawn at each class visit for relationship matching.
         learning_rate: of the summaries; the paper's by slots per class if not given.
@@ -42,6 +46,7 @@ class StreamSummarizer(Summarizer):
         theta_momentum: of θ.
         theta_batch: images of one step of θ.
         theta_past_images: original images from the memory that join the stream batch to train θ.
+        theta_interval: iterations between the training of θ; 1, or 3 if `fast`, if not given.
     """
 
     needs = frozenset({"claims"})
@@ -51,6 +56,8 @@ class StreamSummarizer(Summarizer):
         interval: int = 6,
         queue: int = 64,
         ready: int | None = None,
+        fast: bool = False,
+        real_images: int | None = None,
         gamma: float = 1.0,
         anchors: int = 10,
         learning_rate: float | None = None,
@@ -63,7 +70,12 @@ class StreamSummarizer(Summarizer):
         theta_momentum: float = 0.9,
         theta_batch: int = 10,
         theta_past_images: int = 10,
+        theta_interval: int | None = None,
     ) -> None:
+        if fast:
+            real_images = FAST_REAL_IMAGES if real_images is None else real_images
+            theta_interval = FAST_THETA_INTERVAL if theta_interval is None else theta_interval
+        theta_interval = 1 if theta_interval is None else theta_interval
         if interval < 1 or queue < 1 or not 1 <= (queue if ready is None else ready) <= queue:
             raise InputError(f"interval {interval}, queue {queue}, ready {ready}: need interval ≥ 1, 1 ≤ ready ≤ queue")
         if not 0 <= momentum < 1:
@@ -73,14 +85,16 @@ class StreamSummarizer(Summarizer):
                 f"max_current_classes {max_current_classes}, theta_batch {theta_batch}: need at least 1; "
                 f"anchors {anchors}, theta_past_images {theta_past_images}: need at least 0"
             )
+        if theta_interval < 1 or (real_images is not None and real_images < 1):
+            raise InputError(f"theta_interval {theta_interval}, real_images {real_images}: need at least 1 of each")
         if new_classes not in ("reinit", "grow"):
             raise InputError(f"new_classes is {new_classes!r}: choose 'reinit' or 'grow'")
-        self.interval, self.ready = interval, ready or queue
+        self.interval, self.ready, self.real_images = interval, ready or queue, real_images
         self.gamma, self.anchors = gamma, anchors
         self.learning_rate, self.momentum, self.augment = learning_rate, momentum, augment
         self.wait_full, self.new_classes = wait_full, new_classes
         self.theta_learning_rate, self.theta_momentum = theta_learning_rate, theta_momentum
-        self.theta_batch, self.theta_past_images = theta_batch, theta_past_images
+        self.theta_batch, self.theta_past_images, self.theta_interval = theta_batch, theta_past_images, theta_interval
         self.add_state("queue", ClassQueue(queue, max_current_classes))
         self.add_state("working", {}, count_as="working_copies")
         self.add_state("age", 0)
@@ -135,8 +149,9 @@ class StreamSummarizer(Summarizer):
         with ctx.clock("summarize"):
             if self.age % self.interval == 0 and not (self.wait_full and ctx.memory.free):
                 self._round(self._ready_classes(report, ctx), ctx)
-        with ctx.clock("theta"):
-            self._train_theta(stream, ctx)
+        if self.age % self.theta_interval == 0:
+            with ctx.clock("theta"):
+                self._train_theta(stream, ctx)
         self.age += 1
 
     def _ready_classes(self, report: StoreReport, ctx: Context) -> list[int]:
@@ -195,7 +210,7 @@ class StreamSummarizer(Summarizer):
         self, images: Tensor, label: int, past_slots: Tensor, ctx: Context
     ) -> tuple[Tensor, dict[str, float]]:
         """∂L_s/∂M_c, and the two losses."""
-        real = self._augmented(self.queue.read(label).to(images.device), ctx)
+        real = self._augmented(self._real_images(label, ctx).to(images.device), ctx)
         target = matching_target(self.theta, real, label)
         synthetic = images.clone().requires_grad_()
         augmented = self._augmented(synthetic, ctx)
@@ -203,6 +218,11 @@ class StreamSummarizer(Summarizer):
         matching, relation = summarizing_loss(self.theta, augmented, label, target, anchors, self.gamma)
         (gradient,) = torch.autograd.grad(matching + relation, synthetic)
         return gradient, {"gradient_matching": float(matching.detach()), "relationship": float(relation.detach())}
+
+    def _real_images(self, label: int, ctx: Context) -> Tensor:
+        if self.real_images is None:
+            return self.queue.read(label)
+        return self.queue.read(label, choose(self.real_images, self.queue.count(label), ctx.rng["summarize"]))
 
     def _augmented(self, images: Tensor, ctx: Context) -> Tensor:
         return augment(images, draw_augmentation(len(images), images.shape[-1], ctx.rng["summarize"], self.augment))
