@@ -11,7 +11,11 @@ COMMANDS = {
     "compare": "a table of finished runs: mean ± 95 % interval, paired differences",
     "methods": "every method, its parts and its paper",
     "memory": "what the memory of a run holds",
+    "bench": "step time, share of the machine's limit, summarizing overhead",
 }
+
+TRAINING = ("run", "demo", "bench")
+"""Commands worth a start with huge pages."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -30,6 +34,10 @@ def main(argv: list[str] | None = None) -> int:
 
         print(f"engram: unknown command {arguments[0]!r}{suggest(arguments[0], list(COMMANDS))}", file=sys.stderr)
         return 2
+    if argv is None and arguments[0] in TRAINING:
+        from engram.cli.huge_pages import restart_with_huge_pages
+
+        restart_with_huge_pages()
     return _execute(arguments[0], arguments[1:])
 
 

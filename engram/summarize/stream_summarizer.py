@@ -8,6 +8,7 @@ For each current class c, with real images from the queue and synthetic images M
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -22,7 +23,22 @@ from engram.summarize.image_optimizer import drift, image_learning_rate, step
 from engram.summarize.matching import matching_target, summarizing_loss
 from engram.summarize.queue import ClassQueue
 
-FAST_REAL_IMAGES, FAST_THETA_INTERVAL = 12, 3
+FAST_REAL_IMAGES, FAST_THETA_INTERVAL = 10, 3
+
+
+class PastSummaries:
+    """θ's features of past summaries, each computed once a round: θ and they stay as they are within it."""
+
+    def __init__(self, slots: Tensor, theta: SummarizingNet, read: Callable[[Tensor], Batch]) -> None:
+        self.slots, self.theta, self.read = slots, theta, read
+        self._known: dict[int, Tensor] = {}
+
+    @torch.no_grad()
+    def features(self, chosen: Tensor) -> Tensor:
+        if missing := [slot for slot in chosen.tolist() if slot not in self._known]:
+            images = self.read(torch.tensor(missing)).x
+            self._known.update(zip(missing, self.theta.features(images), strict=True))
+        return torch.stack([self._known[slot] for slot in chosen.tolist()])
 
 
 class StreamSummarizer(Summarizer):
@@ -33,7 +49,7 @@ class StreamSummarizer(Summarizer):
         queue: most recent real images kept for each current class.
         ready: images a class needs in its queue before it is summarized; the whole queue if not given.
         fast: summarize by the cheaper defaults of `real_images` and `theta_interval`: about a third of the cost.
-        real_images: real images drawn from a class's queue at each visit; all of them, or 12 if `fast`, if not given.
+        real_images: real images drawn from a class's queue at each visit; all of them, or 10 if `fast`, if not given.
         gamma: weight of relationship matching (γ).
         anchors: past summaries drawn at each class visit for relationship matching.
         learning_rate: of the summaries; the paper's by slots per class if not given.
@@ -172,7 +188,7 @@ class StreamSummarizer(Summarizer):
             return
         memory = ctx.memory
         current = torch.isin(memory.labels, torch.tensor(self.queue.classes))
-        past_slots = (memory.claimed & ~current).nonzero().flatten()
+        past = PastSummaries((memory.claimed & ~current).nonzero().flatten(), self.theta, memory.read)
         rate = self.learning_rate if self.learning_rate is not None else image_learning_rate(ctx.slots_per_class)
         waiting = self._sync_working_copies(ctx)
         losses = []
@@ -183,7 +199,7 @@ class StreamSummarizer(Summarizer):
             images = torch.stack([copy["image"] for copy in copies])
             velocity = torch.stack([copy["velocity"] for copy in copies])
             drift(images, velocity, position, rate, self.momentum)
-            gradient, loss = self._gradient(images, label, past_slots, ctx)
+            gradient, loss = self._gradient(images, label, past, ctx)
             step(images, velocity, gradient, rate, self.momentum)
             memory.rewrite(slots, images)
             drift(images, velocity, len(classes) - 1 - position, rate, self.momentum)
@@ -207,14 +223,14 @@ class StreamSummarizer(Summarizer):
         return held
 
     def _gradient(
-        self, images: Tensor, label: int, past_slots: Tensor, ctx: Context
+        self, images: Tensor, label: int, past: PastSummaries, ctx: Context
     ) -> tuple[Tensor, dict[str, float]]:
         """∂L_s/∂M_c, and the two losses."""
         real = self._augmented(self._real_images(label, ctx).to(images.device), ctx)
         target = matching_target(self.theta, real, label)
         synthetic = images.clone().requires_grad_()
         augmented = self._augmented(synthetic, ctx)
-        anchors = self._anchor_features(past_slots, ctx)
+        anchors = self._anchors(past, ctx)
         matching, relation = summarizing_loss(self.theta, augmented, label, target, anchors, self.gamma)
         (gradient,) = torch.autograd.grad(matching + relation, synthetic)
         return gradient, {"gradient_matching": float(matching.detach()), "relationship": float(relation.detach())}
@@ -227,12 +243,10 @@ class StreamSummarizer(Summarizer):
     def _augmented(self, images: Tensor, ctx: Context) -> Tensor:
         return augment(images, draw_augmentation(len(images), images.shape[-1], ctx.rng["summarize"], self.augment))
 
-    @torch.no_grad()
-    def _anchor_features(self, past_slots: Tensor, ctx: Context) -> Tensor | None:
-        if not len(past_slots) or not self.gamma or not self.anchors:
+    def _anchors(self, past: PastSummaries, ctx: Context) -> Tensor | None:
+        if not len(past.slots) or not self.gamma or not self.anchors:
             return None
-        chosen = past_slots[choose(self.anchors, len(past_slots), ctx.rng["summarize"])]
-        return self.theta.features(ctx.memory.read(chosen).x)
+        return past.features(past.slots[choose(self.anchors, len(past.slots), ctx.rng["summarize"])])
 
     def _train_theta(self, stream: Batch, ctx: Context) -> None:
         real = ctx.memory.real_images()

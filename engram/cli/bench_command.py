@@ -1,0 +1,49 @@
+"""`engram bench`: how fast this machine learns, against its own limit."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from engram.cli.parser import Parser
+from engram.cli.progress import RunProgress
+from engram.experiment.bench import bench
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser(
+        prog="engram bench",
+        usage="engram bench [--threads N ...] [--json]",
+        description="Ratios taken in one run: a training step against the machine's matrix multiply, summarizing and "
+        "everything else against the step. Takes about four minutes; run nothing else beside it.",
+    )
+    both = sorted({1, min(2, os.cpu_count() or 1)})
+    parser.add_argument("--threads", type=list[int], default=both, help=f"numbers of threads (default: {both})")
+    parser.add_argument("--repetitions", type=int, default=5, help="medians are over so many")
+    parser.add_argument("--json", action="store_true", help="print JSON, with every measured second")
+    options = parser.parse_args(argv)
+    quiet = Console(quiet=True)
+    progress = RunProgress(["bench"], quiet)
+    progress(0, {"event": "start", "done": 0, "total": 10**9})
+    measured = bench(options.threads, options.repetitions, lambda: progress(0, {"event": "batch"}))
+    if options.json:
+        print(json.dumps(measured, indent=1))
+        return 0
+    table = Table("what", "measured", "target", "", box=SIMPLE, pad_edge=False)
+    for target in measured["targets"]:
+        limit = f"{'at most' if target['at_most'] else 'at least'} {target['limit']:g} {target['unit']}"
+        value = f"{target['value']:.{1 if target['unit'] == '%' else 2}f} {target['unit']}"
+        table.add_row(target["name"], value, limit, "met" if target["met"] else "not met")
+    console = Console()
+    console.print(table)
+    for count, one in measured["threads"].items():
+        console.print(
+            f"{count} thread(s): matrix multiply {one['matmul_gflops']:.0f} GFLOP/s; scr step "
+            f"{one['step']['seconds']:.2f} s for {one['step']['gflop']:.0f} GFLOP",
+            highlight=False,
+        )
+    return 0

@@ -1,0 +1,285 @@
+"""How fast this machine learns, as ratios taken in one run: a training step against a matrix multiply, summarizing
+against the step, everything else against the step.
+
+Every repetition measures all things in turn and ratios are taken within it, so that a machine whose speed changes from
+minute to minute still gives steady ratios. Seconds are medians.
+"""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from engram.core import Batch
+from engram.learner import Learner
+from engram.schemes.augmentation import ViewAugmentation, augment_view
+from engram.streams import class_incremental, from_arrays
+from engram.summarize import StreamSummarizer
+from engram.validation import check_images, check_labels
+
+SIZE = 32
+CLASSES = 10
+REPLAY = 100
+MATRIX = 2048
+TASK_ITERATIONS, TASK_ROUNDS = 500, 73
+"""A task of the paper: 500 batches, of which 73 end with a round of summarizing."""
+CHECKPOINT_SECONDS = 60.0
+"""Seconds between checkpoints by default."""
+SUMMARIZING = (("exact", 1), ("exact", 5), ("exact", 10), ("fast", 1), ("fast", 10))
+LARGEST_OVERHEAD = {("exact", 1): 56, ("exact", 5): 65, ("exact", 10): 75, ("fast", 1): 20, ("fast", 10): 30}
+"""Percent of a training step that summarizing may add, by mode and slots a class."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A ratio in percent (or a time in seconds) and what it should be."""
+
+    name: str
+    value: float
+    limit: float
+    at_most: bool
+    unit: str = "%"
+
+    @property
+    def met(self) -> bool:
+        return self.value <= self.limit if self.at_most else self.value >= self.limit
+
+
+def bench(threads: Sequence[int], repetitions: int = 5, progress: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """Measure with each number of threads, and start-up once. `progress` is the progress display's cost of a batch."""
+    before = torch.get_num_threads()
+    measured: dict[str, Any] = {"threads": {}, "repetitions": repetitions}
+    targets: list[Target] = []
+    try:
+        for count in threads:
+            torch.set_num_threads(count)
+            one = _with_threads(repetitions, progress)
+            measured["threads"][str(count)] = one
+            targets += _targets(one, f"{count} thread{'s' * (count > 1)}")
+    finally:
+        torch.set_num_threads(before)
+    measured["startup"] = startup()
+    targets += [
+        Target("engram --help", measured["startup"]["help"], 0.5, True, "s"),
+        Target("engram run to the first batch", measured["startup"]["first_batch"], 6, True, "s"),
+    ]
+    measured["targets"] = [asdict(target) | {"met": target.met} for target in targets]
+    return measured
+
+
+def interleaved(measures: Mapping[str, Callable[[], float]], repetitions: int) -> dict[str, list[float]]:
+    """Each measure's seconds in each repetition, all measured in turn within a repetition; once before, to warm up."""
+    for measure in measures.values():
+        measure()
+    passes = [{name: measure() for name, measure in measures.items()} for _ in range(repetitions)]
+    return {name: [one[name] for one in passes] for name in measures}
+
+
+def overhead(rounds: Sequence[float], theta: Sequence[float], steps: Sequence[float], theta_interval: int) -> float:
+    """What summarizing adds over a task of the paper, in percent of the training steps: median over repetitions."""
+    return 100 * median(
+        (TASK_ROUNDS * a_round + TASK_ITERATIONS * theta_step / theta_interval) / (TASK_ITERATIONS * step)
+        for a_round, theta_step, step in zip(rounds, theta, steps, strict=True)
+    )
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def startup() -> dict[str, float]:
+    """Seconds `engram --help` takes, the fastest of three, and `engram run` until it trains on the embedded stream."""
+    command = [sys.executable, "-m", "engram"]
+    helped = min(
+        seconds(lambda: subprocess.run([*command, "--help"], check=True, capture_output=True)) for _ in range(3)
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        begun = time.perf_counter()
+        process = subprocess.Popen([*command, "run", "--out", str(out)], stdout=subprocess.DEVNULL)
+        try:
+            while not (out / "events.jsonl").exists() and process.poll() is None:
+                time.sleep(0.01)
+            first = time.perf_counter() - begun
+        finally:
+            process.kill()
+            process.wait()
+    return {"help": helped, "first_batch": first}
+
+
+def _with_threads(repetitions: int, progress: Callable[[], None]) -> dict[str, Any]:
+    generator = torch.Generator().manual_seed(0)
+    learner = _scr(generator)
+    x, y = _images(CLASSES, generator), list(range(CLASSES))
+    summarizing = {(mode, k): _summarizing(mode, k, generator) for mode, k in SUMMARIZING}
+    left, right = torch.rand(2, MATRIX, MATRIX, generator=generator)
+    product = torch.empty(MATRIX, MATRIX)
+    tests = _images(512, generator)
+    forward = _float_batches(tests)
+
+    def evaluate_forward() -> None:
+        with learner.model.evaluating():
+            for part in forward:
+                learner.model.features(part)
+
+    measures: dict[str, Callable[[], float]] = {
+        "matmul": lambda: seconds(lambda: torch.mm(left, right, out=product)),
+        "step": lambda: seconds(lambda: learner.observe(x, y)),
+        "forward": lambda: seconds(evaluate_forward),
+        "evaluate": lambda: seconds(lambda: learner.predict(tests)),
+    }
+    theta: dict[str, list[float]] = {}
+    for (mode, k), summarizer in summarizing.items():
+        times = theta.setdefault(f"{mode} k={k}", [])
+        measures[f"{mode} k={k}"] = lambda summarizer=summarizer, times=times: _round(summarizer, times)  # type: ignore[misc]
+    measured = interleaved(measures, repetitions)
+    others = _everything_else(learner, x, y, progress)
+    step = median(measured["step"])
+    gflop = _gflop(lambda: learner.observe(x, y))
+    matmul_gflop = 2 * MATRIX**3 / 1e9
+    intervals = {"exact": 1, "fast": _fast_theta_interval()}
+    exact_theta = theta["exact k=1"][1:]
+    return {
+        "matmul_gflops": matmul_gflop / median(measured["matmul"]),
+        "step": {
+            "seconds": step,
+            "gflop": gflop,
+            "share": 100
+            * median(
+                gflop / own / (matmul_gflop / matmul)
+                for own, matmul in zip(measured["step"], measured["matmul"], strict=True)
+            ),
+        },
+        "summarizing": {
+            f"{mode} k={k}": {
+                "round_seconds": median(measured[f"{mode} k={k}"]),
+                "theta_seconds": median(exact_theta) / intervals[mode],
+                "overhead": overhead(measured[f"{mode} k={k}"], exact_theta, measured["step"], intervals[mode]),
+            }
+            for mode, k in SUMMARIZING
+        },
+        "everything_else": {"seconds": others, "share": 100 * sum(others.values()) / step},
+        "evaluation_share": 100
+        * median(forward / own for forward, own in zip(measured["forward"], measured["evaluate"], strict=True)),
+    }
+
+
+def _targets(measured: Mapping[str, Any], threads: str) -> list[Target]:
+    summarizing = [
+        Target(
+            f"summarizing, {mode}, k={k}, {threads}", measured["summarizing"][f"{mode} k={k}"]["overhead"], limit, True
+        )
+        for (mode, k), limit in LARGEST_OVERHEAD.items()
+    ]
+    return [
+        Target(f"scr step, share of the matrix multiply, {threads}", measured["step"]["share"], 70, False),
+        *summarizing,
+        Target(f"everything else, {threads}", measured["everything_else"]["share"], 5, True),
+        Target(f"evaluation, share of forward only, {threads}", measured["evaluation_share"], 80, False),
+    ]
+
+
+def _scr(generator: torch.Generator) -> Learner:
+    """A learner whose memory holds `REPLAY` images. The first batch only fills it: nothing to contrast with yet."""
+    learner = Learner("scr", memory_size=REPLAY, seed=0)
+    learner.observe(_images(REPLAY, generator), [index % CLASSES for index in range(REPLAY)])
+    return learner
+
+
+def _summarizing(mode: str, slots: int, generator: torch.Generator) -> Learner:
+    """A learner in the middle of its second task: queues full, slots claimed, a round after every batch.
+
+    It trains its net on little, because only summarizing is timed.
+    """
+    learner = Learner(
+        "scr+ssd",
+        memory_size=2 * CLASSES * slots + CLASSES,
+        slots_per_class=slots,
+        seed=0,
+        boundary_gap=1,
+        scheme={"replay": 1},
+        summarize={"interval": 1, "fast": mode == "fast", "theta_interval": 1},
+    )
+    for first in (0, CLASSES):
+        labels = [first + index % CLASSES for index in range(CLASSES * slots)]
+        learner.observe(_images(len(labels), generator), labels)
+    summarizer = _summarizer(learner)
+    queued = CLASSES * summarizer.queue.capacity
+    current = torch.arange(queued) % CLASSES + CLASSES
+    summarizer.queue.push(Batch(torch.rand(queued, 3, SIZE, SIZE, generator=generator), current))
+    return learner
+
+
+def _summarizer(learner: Learner) -> StreamSummarizer:
+    assert isinstance(learner.summarizer, StreamSummarizer)
+    return learner.summarizer
+
+
+def _fast_theta_interval() -> int:
+    return StreamSummarizer(fast=True).theta_interval
+
+
+def _round(learner: Learner, theta: list[float]) -> float:
+    """Seconds of one round; those of training θ are appended."""
+    before = dict(learner.seconds)
+    x = _images(CLASSES, torch.Generator().manual_seed(learner.iteration))
+    rounds = learner.rounds
+    learner.observe(x, list(range(CLASSES, 2 * CLASSES)))
+    assert learner.rounds == rounds + 1, "every batch ends with a round here"
+    theta.append(learner.seconds["theta"] - before["theta"])
+    return learner.seconds["summarize"] - before["summarize"]
+
+
+def _everything_else(learner: Learner, x: Any, y: list[int], progress: Callable[[], None]) -> dict[str, float]:
+    """Seconds of all that a step does besides the net's own arithmetic, each the fastest of ten."""
+    generator = torch.Generator().manual_seed(0)
+    ctx = learner._context()
+    stream = Batch(torch.as_tensor(x) / 255, torch.tensor(y), torch.as_tensor(x))
+    joined = torch.rand(REPLAY + CLASSES, 3, SIZE, SIZE, generator=generator)
+    data = _images(100, generator)
+    labels = [index % CLASSES for index in range(100)]
+    tasks = class_incremental(from_arrays(data, labels, data, labels), 0)
+    batches = itertools.chain.from_iterable(tasks.batches(tasks.tasks[0]) for _ in itertools.count())
+    with tempfile.TemporaryDirectory() as folder:
+        pieces: dict[str, Callable[[], Any]] = {
+            "stream": lambda: next(batches),
+            "checks": lambda: (check_images(x, learner.image_shape), check_labels(y, len(x), learner.labels)),
+            "retrieval": lambda: ctx.memory.read(learner.retrieval.select(stream, REPLAY, ctx)),
+            "augmentation": lambda: augment_view(joined, ViewAugmentation(), generator),
+            "store": lambda: learner.policy.store(stream, ctx),
+            "progress": progress,
+            "checkpoint": lambda: learner.save(folder),
+        }
+        fastest = {name: min(seconds(piece) for _ in range(10)) for name, piece in pieces.items()}
+    step = seconds(lambda: learner.observe(x, y))
+    fastest["checkpoint"] *= step / CHECKPOINT_SECONDS
+    return fastest
+
+
+def _images(count: int, generator: torch.Generator) -> np.ndarray[Any, Any]:
+    return torch.randint(256, (count, 3, SIZE, SIZE), generator=generator, dtype=torch.uint8).numpy()
+
+
+def _float_batches(images: np.ndarray[Any, Any]) -> tuple[torch.Tensor, ...]:
+    parts: tuple[torch.Tensor, ...] = (torch.as_tensor(images) / 255).split(128)
+    return parts
+
+
+def _gflop(work: Callable[[], Any]) -> float:
+    with FlopCounterMode(display=False) as counter:
+        work()
+    return float(counter.get_total_flops()) / 1e9
