@@ -1,0 +1,132 @@
+"""Does a step stay as fast as more classes, more memory and more stream come? Seconds a step for `scr` and `scr+ssd`.
+
+Classes: 10 to 1,000 known, 10 in every batch. Memory: K of 100 to 10,000, 100 images replayed. Stream: thousands of
+batches through a small net, step time and resident memory in windows.
+
+    python benchmarks/growth.py --out results/growth.json --plot docs/pictures/growth.png
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+from engram.core import Batch
+from engram.learner import Learner
+
+METHODS = ("scr", "scr+ssd")
+CLASS_COUNTS = (10, 100, 1000)
+MEMORY_SIZES = (100, 1000, 10_000)
+WINDOW = 500
+SIZE = 32
+RANDOM = np.random.default_rng(0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--steps", type=int, default=5, help="steps a median is taken over")
+    parser.add_argument("--batches", type=int, default=4000, help="batches of the long stream")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    measured = {
+        "classes": {method: in_turn(method, "classes", CLASS_COUNTS, options.steps) for method in METHODS},
+        "memory_size": {method: in_turn(method, "memory_size", MEMORY_SIZES, options.steps) for method in METHODS},
+        "stream": {method: long_stream(method, options.batches) for method in METHODS},
+    }
+    options.out.write_text(json.dumps(measured, indent=1) + "\n")
+    if options.plot:
+        plot(measured, options.plot)
+
+
+def in_turn(method: str, what: str, values: tuple[int, ...], steps: int) -> dict[str, float]:
+    """Median seconds of a step at each value; the learners take their steps in turn, so that all see one machine."""
+    learners = {value: learner_with(method, **{what: value}) for value in values}
+    seconds: dict[int, list[float]] = {value: [] for value in values}
+    for _ in range(steps + 1):
+        for value, learner in learners.items():
+            x, y = images(10), list(range(10))
+            start = time.perf_counter()
+            learner.observe(x, y)
+            seconds[value].append(time.perf_counter() - start)
+    return {str(value): round(median(times[1:]), 4) for value, times in seconds.items()}
+
+
+def learner_with(method: str, classes: int = 10, memory_size: int = 1000) -> Learner:
+    """A learner that knows so many classes and whose memory is full."""
+    learner = Learner(method, memory_size=memory_size, slots_per_class=1)
+    learner.observe(images(classes), list(range(classes)))
+    ctx = learner._context()
+    left = memory_size - learner.memory.size
+    if left > 0:
+        x = torch.as_tensor(images(left))
+        learner.policy.store(Batch(x / 255, torch.arange(left) % classes, x), ctx)
+    return learner
+
+
+def long_stream(method: str, batches: int) -> dict[str, Any]:
+    """Median milliseconds a step, and resident kilobytes, by window of the stream; every window brings ten classes."""
+    learner = Learner(
+        method,
+        memory_size=100,
+        net={"width": 8},
+        theta={"width": 16} if "ssd" in method else None,
+        scheme={"replay": 10},
+        summarize={"queue": 16} if "ssd" in method else None,
+    )
+    times, windows = [], []
+    for index in range(batches):
+        x, y = images(10), [10 * (index // WINDOW % 5) + i for i in range(10)]
+        start = time.perf_counter()
+        learner.observe(x, y)
+        times.append(time.perf_counter() - start)
+        if (index + 1) % WINDOW == 0:
+            windows.append({"batch": index + 1, "ms": round(1000 * median(times), 3), "resident_kb": resident_kb()})
+            times = []
+    settled = windows[len(windows) // 2 :]
+    slope = np.polyfit([one["batch"] for one in settled], [one["resident_kb"] for one in settled], 1)[0]
+    return {"windows": windows, "resident_bytes_a_batch": round(1024 * float(slope), 1)}
+
+
+def resident_kb() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+def images(count: int) -> np.ndarray[Any, Any]:
+    return RANDOM.integers(0, 256, (count, 3, SIZE, SIZE), dtype=np.uint8)
+
+
+def plot(measured: dict[str, Any], path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 3, figsize=(9, 2.6), layout="constrained")
+    for axis, what, label in zip(axes, ("classes", "memory_size"), ("classes known", "memory size K"), strict=False):
+        for method, curve in measured[what].items():
+            axis.plot([int(value) for value in curve], list(curve.values()), marker="o", label=method)
+        axis.set(xscale="log", xlabel=label, ylabel="seconds a step")
+    for method, stream in measured["stream"].items():
+        axes[2].plot(
+            [one["batch"] for one in stream["windows"]],
+            [one["ms"] for one in stream["windows"]],
+            marker=".",
+            label=method,
+        )
+    axes[2].set(xlabel="batches of a long stream", ylabel="ms a step (small net)")
+    for axis in axes:
+        axis.set_ylim(bottom=0)
+        axis.legend(frameon=False)
+    figure.savefig(path, dpi=90)
+
+
+if __name__ == "__main__":
+    main()
