@@ -10,6 +10,7 @@ repeat the run's own result.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import shutil
 import tempfile
@@ -19,8 +20,8 @@ import numpy as np
 import torch
 import yaml
 
+from engram.experiment.run import RunConfig, stream_of
 from engram.learner import Learner
-from engram.streams import class_incremental, load_dataset
 
 
 def main() -> None:
@@ -31,15 +32,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     config = yaml.safe_load((options.run / "config.yaml").read_text())
-    stream = class_incremental(
-        load_dataset(config["dataset"]),
-        config["seed"],
-        config["stream"],
-        config["batch"],
-        config["tasks"],
-        config["classes_per_task"],
-        config["images_per_class"],
-    )
+    chosen = {field.name: config[field.name] for field in dataclasses.fields(RunConfig) if field.name in config}
+    stream = stream_of(RunConfig(**chosen))
     generations = sorted((options.run / "checkpoint").glob("gen-*"), key=lambda path: int(path.name[4:]))
     results = []
     for draw in range(options.draws):

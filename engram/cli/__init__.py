@@ -11,6 +11,7 @@ COMMANDS = {
     "compare": "a table of finished runs: mean ± 95 % interval, paired differences",
     "methods": "every method, its parts and its paper",
     "memory": "what the memory of a run holds",
+    "data": "data sets: where they are, how to obtain them, whether they are whole",
     "bench": "step time, share of the machine's limit, summarizing overhead",
 }
 

@@ -26,7 +26,7 @@ from engram.experiment import metrics
 from engram.learner import Learner
 from engram.methods import find
 from engram.report.pictures import save_memory
-from engram.streams import Task, TaskStream, class_incremental, load_dataset
+from engram.streams import Scenario, Task, TaskStream, class_incremental, load_dataset
 
 Event = dict[str, Any]
 
@@ -37,19 +37,24 @@ class RunConfig:
 
     Args:
         method: one of `engram methods`.
-        dataset: digits or cifar100.
-        stream: paper (class-balanced batches, full ones only), strict (plain shuffle, every image) or iid (all classes
-            together, many epochs); strict if neither given nor the method's own.
+        dataset: one of `engram data list`, or a folder with one folder of images a class.
+        stream: paper (class-balanced batches, full ones only), strict (plain shuffle, every image), blurry(P) (a share
+            P of each task's images comes from other tasks), imbalanced(R) (the rarest class has R times fewer images)
+            or iid (all classes together, many epochs); strict if neither given nor the method's own.
         seed: of the class order, the stream and every draw of the learner.
         tasks: number of tasks; all classes if not given.
         classes_per_task: classes of a task; ten, or two where there are no more than ten classes.
         images_per_class: training images of a class; all if not given.
         batch: images of a stream batch; 10, or 128 of an iid stream.
         epochs: how often an iid stream shows each image.
+        class_order: classes come in an order drawn by the seed, or in their own (fixed).
+        instance_order: the images of a class come shuffled, or as the data set has them (kept).
+        image_size: pixels a side; the data set's own if not given (a folder's: 32).
+        skip_damaged: leave out image files that cannot be read, instead of stopping.
         memory_size: images the memory holds (K).
         slots_per_class: slots a class may claim (k); K over all classes of a paper stream, else auto.
         repeats: training steps on each stream batch; the method's own if not given.
-        classes_total: outputs softmax heads have from the start; they grow on a strict stream, else all classes.
+        classes_total: outputs softmax heads have from the start; all classes of a paper or iid stream, else they grow.
         boundary_gap: new classes that arrive within so many iterations count as one change of task.
         codec: how images are stored.
         keep_originals: keep the first image of each claimed slot, for the picture of the memory.
@@ -58,13 +63,17 @@ class RunConfig:
 
     method: str = "scr+ssd"
     dataset: str = "digits"
-    stream: Literal["paper", "strict", "iid"] | None = None
+    stream: str | None = None
     seed: int = 0
     tasks: int | None = None
     classes_per_task: int | None = None
     images_per_class: int | None = None
     batch: int | None = None
     epochs: int = 50
+    class_order: Literal["seed", "fixed"] = "seed"
+    instance_order: Literal["shuffled", "kept"] = "shuffled"
+    image_size: int | None = None
+    skip_damaged: bool = False
     memory_size: int = 100
     slots_per_class: int | Literal["auto"] | None = None
     repeats: int | None = None
@@ -96,16 +105,7 @@ def run(
     config = _resolved(config)
     if out.exists() and any(out.iterdir()) and not resume:
         raise InputError(f"{out} is not empty: resume the run in it, or choose another folder")
-    stream = class_incremental(
-        load_dataset(config.dataset),
-        config.seed,
-        config.stream or "strict",
-        config.batch or 10,
-        config.tasks,
-        config.classes_per_task,
-        config.images_per_class,
-        config.epochs,
-    )
+    stream = stream_of(config)
     job = _Run(config, stream, out, on_event)
     job.open_folder()
     if (out / "result.json").is_file():
@@ -114,6 +114,23 @@ def run(
     job.start()
     job.learn(checkpoint_every, should_stop)
     return job.finish()
+
+
+def stream_of(config: RunConfig) -> TaskStream:
+    """The stream a run learns from."""
+    config = _resolved(config)
+    return class_incremental(
+        load_dataset(config.dataset, config.image_size, config.skip_damaged),
+        config.seed,
+        config.stream or "strict",
+        config.batch or 10,
+        config.tasks,
+        config.classes_per_task,
+        config.images_per_class,
+        config.epochs,
+        config.class_order,
+        config.instance_order,
+    )
 
 
 class _Run:
@@ -184,6 +201,9 @@ class _Run:
             "classes": self.stream.class_count,
             "images_per_class": config.images_per_class,
             "batch": config.batch,
+            "class_order": config.class_order,
+            "instance_order": config.instance_order,
+            "image_size": learner.image_shape[-1] if learner.image_shape else config.image_size,
             "memory_size": config.memory_size,
             "memory_bytes": learner.footprint()["images"],
             "slots_per_class": learner.slots_per_class,
@@ -252,7 +272,7 @@ def _make_learner(config: RunConfig, stream: TaskStream) -> Learner:
     if slots is None:
         slots = max(1, config.memory_size // stream.class_count) if config.stream == "paper" else "auto"
     classes_total = config.classes_total
-    if classes_total is None and config.stream != "strict":
+    if classes_total is None and Scenario.parse(stream.order).announced:
         classes_total = stream.class_count
     return Learner(
         config.method,

@@ -2,12 +2,13 @@
 
 from engram.streams.dataset import DataError, Dataset, from_arrays
 from engram.streams.loading import DATASETS, load_dataset
-from engram.streams.order import Task, TaskStream, class_incremental
+from engram.streams.order import Scenario, Task, TaskStream, class_incremental
 
 __all__ = [
     "DATASETS",
     "DataError",
     "Dataset",
+    "Scenario",
     "Task",
     "TaskStream",
     "class_incremental",

@@ -1,73 +1,102 @@
-"""CIFAR-100 (Krizhevsky, 2009) as its publisher ships it: the archive, or the folder it unpacks to."""
+"""CIFAR-10 and CIFAR-100 (Krizhevsky, 2009) as their publisher ships them: the archive, or the folder it unpacks to."""
 
 from __future__ import annotations
 
 import hashlib
-import tarfile
-import zlib
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from engram.streams.dataset import DataError, Dataset, data_folder
+from engram.streams.dataset import Array, DataError, Dataset
+from engram.streams.files import FileTree, first_existing, open_files
+from engram.streams.images import resize
 from engram.streams.unpickle import load_arrays
 
-FOLDER, ARCHIVE = "cifar-100-python", "cifar-100-python.tar.gz"
-SOURCE = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
-MEMBERS = {
-    "train": "16019d7e3df5f24257cddd939b257f8d",
-    "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
-    "meta": "7973b15100ade9c7d40fb424638fde48",
-}
-"""The files of the data set and their md5."""
+
+@dataclass(frozen=True)
+class CifarFiles:
+    """How one of the two is laid out; `md5` names every file that is read."""
+
+    name: str
+    folder: str
+    archive: str
+    train: tuple[str, ...]
+    test: str
+    meta: str
+    labels: bytes
+    label_names: bytes
+    md5: dict[str, str]
 
 
-def load_cifar100(root: Path | None = None) -> Dataset:
-    """CIFAR-100 from `root` (default: the data folder), every file checked before it is read."""
-    root = root or data_folder()
-    if (root / FOLDER).is_dir():
-        place, contents = root / FOLDER, _read_folder(root / FOLDER)
-    elif (root / ARCHIVE).is_file():
-        place, contents = root / ARCHIVE, _read_archive(root / ARCHIVE)
-    else:
-        raise DataError(
-            f"CIFAR-100 was not found in {root}: put {ARCHIVE} (from {SOURCE}) or the folder it unpacks to there, "
-            "or set ENGRAM_DATA to the folder that holds it"
-        )
-    for name, md5 in MEMBERS.items():
-        if hashlib.md5(contents[name], usedforsecurity=False).hexdigest() != md5:
-            raise DataError(f"{place}: the file {name!r} is damaged (its md5 is not {md5}): obtain it again ({SOURCE})")
-    train, test = load_arrays(contents["train"]), load_arrays(contents["test"])
-    names = tuple(name.decode() for name in load_arrays(contents["meta"])[b"fine_label_names"])
+CIFAR100 = CifarFiles(
+    name="cifar100",
+    folder="cifar-100-python",
+    archive="cifar-100-python.tar.gz",
+    train=("train",),
+    test="test",
+    meta="meta",
+    labels=b"fine_labels",
+    label_names=b"fine_label_names",
+    md5={
+        "train": "16019d7e3df5f24257cddd939b257f8d",
+        "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
+        "meta": "7973b15100ade9c7d40fb424638fde48",
+    },
+)
+CIFAR10 = CifarFiles(
+    name="cifar10",
+    folder="cifar-10-batches-py",
+    archive="cifar-10-python.tar.gz",
+    train=("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5"),
+    test="test_batch",
+    meta="batches.meta",
+    labels=b"labels",
+    label_names=b"label_names",
+    md5={
+        "data_batch_1": "c99cafc152244af753f735de768cd75f",
+        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+        "data_batch_4": "634d18415352ddfa80567beed471001a",
+        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+        "test_batch": "40351d587109b95175f43aff81a1287e",
+        "batches.meta": "5ff9c542aee3614f3951f8cda6e48888",
+    },
+)
+
+
+def find_cifar(files: CifarFiles, root: Path) -> Path | None:
+    return first_existing(root, [files.folder], [files.archive])
+
+
+def load_cifar(files: CifarFiles, place: Path, size: int = 32) -> Dataset:
+    """The data set at `place`, every file checked before it is read."""
+    contents = _checked(files, open_files(place, f"{files.folder}/"))
+    names = load_arrays(contents[files.meta])[files.label_names]
+    train_x, train_y = _join([load_arrays(contents[name]) for name in files.train], files.labels)
+    test_x, test_y = _join([load_arrays(contents[files.test])], files.labels)
     return Dataset(
-        "cifar100",
-        train[b"data"].reshape(-1, 3, 32, 32),
-        np.array(train[b"fine_labels"]),
-        test[b"data"].reshape(-1, 3, 32, 32),
-        np.array(test[b"fine_labels"]),
-        names,
+        files.name,
+        resize(train_x, size),
+        train_y,
+        resize(test_x, size),
+        test_y,
+        tuple(name.decode() for name in names),
     )
 
 
-def _read_folder(folder: Path) -> dict[str, bytes]:
-    missing = [name for name in MEMBERS if not (folder / name).is_file()]
+def _checked(files: CifarFiles, tree: FileTree) -> dict[str, bytes]:
+    missing = [name for name in files.md5 if name not in tree]
     if missing:
-        raise DataError(f"{folder}: missing {', '.join(missing)}: unpack {ARCHIVE} again ({SOURCE})")
-    return {name: (folder / name).read_bytes() for name in MEMBERS}
-
-
-def _read_archive(path: Path) -> dict[str, bytes]:
-    contents: dict[str, bytes] = {}
-    try:
-        with tarfile.open(path, "r:gz") as archive:
-            for member in archive:
-                folder, _, name = member.name.rpartition("/")
-                file = archive.extractfile(member) if folder == FOLDER and name in MEMBERS else None
-                if file is not None:
-                    contents[name] = file.read()
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{path} is damaged or cut off ({error}): obtain it again ({SOURCE})") from error
-    missing = [name for name in MEMBERS if name not in contents]
-    if missing:
-        raise DataError(f"{path} lacks {', '.join(missing)}: obtain it again ({SOURCE})")
+        raise DataError(f"{tree.place} lacks {', '.join(missing)}: obtain {files.archive} again")
+    contents = tree.read_all(files.md5)
+    for name, md5 in files.md5.items():
+        if hashlib.md5(contents[name], usedforsecurity=False).hexdigest() != md5:
+            raise DataError(f"{tree.place}: the file {name!r} is damaged (its md5 is not {md5}): obtain it again")
     return contents
+
+
+def _join(parts: list[dict[bytes, Any]], labels: bytes) -> tuple[Array, Array]:
+    x = np.concatenate([part[b"data"] for part in parts]).reshape(-1, 3, 32, 32)
+    return x, np.concatenate([np.asarray(part[labels]) for part in parts])

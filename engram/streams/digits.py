@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from engram.streams.dataset import Dataset
+from engram.streams.dataset import DataError, Dataset
 
 TEST_EVERY = 5
 """Every fifth image of each class is a test image."""
 
 
-def load_digits(scale: int = 2) -> Dataset:
-    """Grey images of 8·scale pixels a side, each pixel repeated."""
+def load_digits(size: int = 16) -> Dataset:
+    """Grey images of `size` pixels a side, a multiple of 8: each pixel is repeated."""
     from sklearn.datasets import load_digits as load
 
+    if size % 8:
+        raise DataError(f"the digits are 8×8: {size} pixels a side is not a multiple of that")
+    scale = size // 8
     bunch = load()
     pixels = np.rint(bunch.images * (255 / 16)).astype(np.uint8)
     images = pixels.repeat(scale, axis=1).repeat(scale, axis=2)[:, None]

@@ -1,5 +1,6 @@
 """Class-incremental streams: what a batch holds, that nothing is lost or repeated, that seeds decide."""
 
+import hashlib
 import subprocess
 import sys
 
@@ -117,3 +118,112 @@ def test_arrays_with_any_labels_become_a_dataset() -> None:
         from_arrays(x, ["cat", "ant", "cat"], x[:1], ["dog"])
     with pytest.raises(DataError, match="2 labels"):
         from_arrays(x, ["cat", "ant"], x[:1], ["cat"])
+
+
+def test_the_streams_of_published_results_stay_what_they_were() -> None:
+    counts = [7, 9, 8, 7, 11, 10, 9, 8, 7, 12, 9, 10]
+    digests = {}
+    for order in ("paper", "strict", "iid"):
+        stream = class_incremental(dataset(counts), 3, order, 5, classes_per_task=4, epochs=2)
+        indices = np.concatenate([batch for task in stream.tasks for batch in task.batches]).astype("<i8")
+        digests[order] = hashlib.sha256(indices.tobytes()).hexdigest()[:16]
+    assert digests == {"paper": "b063e454d0634370", "strict": "5f23729f57e2e906", "iid": "3ee4eb73b71a1946"}
+
+
+SCENARIOS = ["strict", "paper", "blurry(0.1)", "blurry(0.5)", "imbalanced(5)", "imbalanced"]
+
+
+@given(
+    st.lists(st.integers(12, 40), min_size=4, max_size=12),
+    st.sampled_from(SCENARIOS),
+    st.integers(1, 12),
+    st.integers(1, 4),
+    st.integers(0, 3),
+    st.sampled_from(["seed", "fixed"]),
+    st.sampled_from(["shuffled", "kept"]),
+)
+@settings(max_examples=120, deadline=None)
+def test_every_scenario_delivers_each_of_its_images_once(
+    counts: list[int], order: str, batch: int, width: int, seed: int, class_order: str, instance_order: str
+) -> None:
+    data = dataset(counts)
+    options = {"classes_per_task": min(width, len(counts) // 2), "class_order": class_order}
+    stream = class_incremental(data, seed, order, batch, instance_order=instance_order, **options)
+    assert stream.order == order
+    per_task = [np.concatenate(task.batches) for task in stream.tasks]
+    delivered = np.concatenate(per_task)
+    assert len(set(delivered.tolist())) == len(delivered)
+    if order.startswith(("strict", "blurry")):
+        assert len(delivered) == len(data.train_y)
+    if order == "paper":
+        assert all(
+            len(data.train_y[np.isin(data.train_y, task.classes)]) - len(own) < batch
+            for task, own in zip(stream.tasks, per_task, strict=True)
+        )
+    if order.startswith("imbalanced"):
+        reference = class_incremental(data, seed, order, batch, **options)
+        assert set(delivered.tolist()) == {
+            index for task in reference.tasks for b in task.batches for index in b.tolist()
+        }
+    if not order.startswith("blurry"):
+        for task, own in zip(stream.tasks, per_task, strict=True):
+            assert set(data.train_y[own].tolist()) == set(task.classes)
+    if class_order == "fixed":
+        assert [label for task in stream.tasks for label in task.classes] == list(range(len(counts)))
+    if instance_order == "kept":
+        for label in range(len(counts)):
+            own = delivered[data.train_y[delivered] == label]
+            assert (np.diff(own) > 0).all()
+
+
+def test_a_blurry_task_has_its_share_of_other_tasks_images() -> None:
+    data = dataset([100] * 30)
+    stream = class_incremental(data, 0, "blurry(0.1)", classes_per_task=10)
+    for task in stream.tasks:
+        labels = data.train_y[np.concatenate(task.batches)]
+        foreign = ~np.isin(labels, task.classes)
+        assert len(labels) == 1000
+        assert foreign.sum() == 100
+        assert len(set(labels[foreign].tolist())) > 12, "from classes of both other tasks"
+        first, second = np.flatnonzero(foreign).tolist()[0], np.flatnonzero(foreign).tolist()[-1]
+        assert first < 200
+        assert second > 800, "spread over the task"
+
+
+def test_an_imbalanced_stream_has_a_long_tail() -> None:
+    data = dataset([500] * 10)
+    stream = class_incremental(data, 0, "imbalanced(50)", classes_per_task=5)
+    labels = data.train_y[np.concatenate([batch for task in stream.tasks for batch in task.batches])]
+    counts = sorted(np.bincount(labels, minlength=10).tolist(), reverse=True)
+    assert counts == [round(500 * 50 ** (-rank / 9)) for rank in range(10)]
+    assert (counts[0], counts[-1]) == (500, 10)
+    other = class_incremental(data, 1, "imbalanced(50)", classes_per_task=5)
+    rarest = [
+        int(np.argmin(np.bincount(data.train_y[np.concatenate([b for t in s.tasks for b in t.batches])])))
+        for s in (stream, other)
+    ]
+    assert rarest[0] != rarest[1], "which class is rare is the seed's choice"
+
+
+@pytest.mark.parametrize(
+    ("order", "reason"),
+    [
+        ("blury(0.1)", "did you mean 'blurry'"),
+        ("blurry(1.5)", "between 0 and 1"),
+        ("blurry(0)", "between 0 and 1"),
+        ("blurry(0.1.2)", "no number"),
+        ("imbalanced(0.5)", "at least as many"),
+        ("strict(3)", "takes no number"),
+        ("blurry(x)", "unknown stream"),
+    ],
+)
+def test_impossible_scenarios_are_refused(order: str, reason: str) -> None:
+    with pytest.raises(DataError, match=reason):
+        class_incremental(dataset([20] * 10), 0, order)
+
+
+def test_scenarios_that_contradict_themselves_are_refused() -> None:
+    with pytest.raises(DataError, match="needs two tasks"):
+        class_incremental(dataset([20] * 4), 0, "blurry(0.1)", classes_per_task=4)
+    with pytest.raises(DataError, match="iid stream shuffles"):
+        class_incremental(dataset([20] * 4), 0, "iid", instance_order="kept")

@@ -1,0 +1,64 @@
+"""One folder a class, as in torchvision's ImageFolder, and the split of classes that come without a test set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from engram.streams.dataset import DataError, Dataset
+from engram.streams.decoded import ImageFile, from_files
+from engram.streams.files import FileTree, open_files
+from engram.streams.images import is_image
+
+TRAINING, TEST = ("train",), ("test", "val", "valid", "validation")
+SIZE = 32
+
+
+def split(files: dict[str, list[str]], classes: list[str]) -> list[ImageFile]:
+    """The first five sixths of each class's files for training, the rest for testing."""
+    return [
+        ImageFile(name, label, test=position >= len(files[each]) * 5 // 6)
+        for label, each in enumerate(classes)
+        for position, name in enumerate(files[each])
+    ]
+
+
+def load_folder(place: Path, size: int = SIZE, skip_damaged: bool = False) -> Dataset:
+    """Images of `place/<class>/`, split by the rule above, or of `place/train/<class>/` and `place/test/<class>/`."""
+    tree = open_files(place)
+    tops = {name.split("/")[0] for name in tree.names() if is_image(name)}
+    training, test = tops & set(TRAINING), tops & set(TEST)
+    if training and test:
+        classes = sorted(by_class(tree, training))
+        files = [
+            ImageFile(name, classes.index(each), test=top in test)
+            for top in sorted(training | test)
+            for each, names in by_class(tree, [top]).items()
+            for name in names
+            if _known(each, classes, top, place)
+        ]
+    else:
+        members = by_class(tree, [""])
+        classes = sorted(members)
+        files = split(members, classes)
+    if not classes:
+        raise DataError(f"{place} holds no image in a folder of its class: put them in {place}/<class>/")
+    return from_files(place.resolve().name, tree, files, classes, size, skip_damaged)
+
+
+def by_class(tree: FileTree, tops: Iterable[str]) -> dict[str, list[str]]:
+    """Image files by the name of their folder below `tops`, sorted."""
+    found: dict[str, list[str]] = {}
+    for top in tops:
+        depth = 1 if top else 0
+        for name in tree.names(f"{top}/" if top else ""):
+            parts = name.split("/")
+            if is_image(name) and len(parts) > depth + 1:
+                found.setdefault(parts[depth], []).append(name)
+    return found
+
+
+def _known(each: str, classes: list[str], top: str, place: Path) -> bool:
+    if each not in classes:
+        raise DataError(f"{place / top}: class {each!r} has no training image: classes need both, or drop it")
+    return True

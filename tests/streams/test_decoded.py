@@ -1,0 +1,136 @@
+"""Images are decoded once, again when their files change, and never seen half-decoded."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engram.streams import DataError, load_dataset
+from engram.streams import decoded as module
+from tests.streams.imagefiles import picture, write
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "decoded"
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    names = [f"{kind}/{index}.png" for kind in ("cat", "dog") for index in range(6)]
+    return write(tmp_path / "pets", {name: picture(index, 16, "PNG") for index, name in enumerate(names)})
+
+
+def entries(cache: Path) -> list[Path]:
+    return sorted(cache.iterdir())
+
+
+def test_a_second_load_decodes_nothing(pets: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = load_dataset(str(pets))
+    monkeypatch.setattr(module, "decode", lambda *arguments: pytest.fail("decoded again"))
+    second = load_dataset(str(pets))
+    assert np.array_equal(first.train_x, second.train_x)
+    assert isinstance(second.train_x, np.memmap)
+    assert not second.train_x.flags.writeable
+    assert len(entries(cache)) == 1
+
+
+def test_sizes_are_kept_apart(pets: Path, cache: Path) -> None:
+    assert load_dataset(str(pets), size=16).train_x.shape[-1] == 16
+    assert load_dataset(str(pets), size=8).train_x.shape[-1] == 8
+    assert len(entries(cache)) == 2
+
+
+def test_changed_files_are_decoded_again_and_the_old_pixels_forgotten(pets: Path, cache: Path) -> None:
+    before = load_dataset(str(pets), size=16)
+    (old,) = entries(cache)
+    write(pets, {"cat/0.png": picture(99, 16, "PNG")})
+    after = load_dataset(str(pets), size=16)
+    assert not np.array_equal(before.train_x[0], after.train_x[0])
+    assert np.array_equal(before.train_x[1:], after.train_x[1:])
+    assert old not in entries(cache)
+
+
+def test_two_processes_at_once_agree(pets: Path, cache: Path) -> None:
+    code = (
+        "import hashlib, sys; from engram.streams import load_dataset;"
+        "x = load_dataset(sys.argv[1]).train_x; print(hashlib.sha256(x.tobytes()).hexdigest())"
+    )
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code, str(pets)], stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    answers = {process.communicate(timeout=60)[0] for process in processes}
+    assert len(answers) == 1
+    assert len(answers.pop()) == 65
+    assert len(entries(cache)) == 1
+
+
+def test_an_entry_made_by_another_process_meanwhile_is_used(
+    pets: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = load_dataset(str(pets)).train_x
+    (entry,) = entries(cache)
+    aside = entry.rename(cache.parent / "aside")
+    build = module._build
+
+    def build_while_the_other_finishes(*arguments) -> None:
+        build(*arguments)
+        aside.rename(entry)
+
+    monkeypatch.setattr(module, "_build", build_while_the_other_finishes)
+    assert np.array_equal(load_dataset(str(pets)).train_x, expected)
+    assert entries(cache) == [entry]
+
+
+def test_a_failed_decoding_leaves_nothing_behind(pets: Path, cache: Path) -> None:
+    write(pets, {"cat/0.png": b"no picture"})
+    with pytest.raises(DataError, match=r"cat/0.png is damaged"):
+        load_dataset(str(pets))
+    assert entries(cache) == []
+
+
+def test_what_a_dead_process_left_behind_goes_away(pets: Path, cache: Path) -> None:
+    dead, alive = cache / ".building-dead", cache / ".building-alive"
+    for folder in (dead, alive):
+        folder.mkdir(parents=True)
+    os.utime(dead, (0, 0))
+    load_dataset(str(pets))
+    assert alive.exists()
+    assert not dead.exists()
+
+
+def test_a_full_disk_is_said(pets: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments, **keywords):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np.lib.format, "open_memmap", full)
+    with pytest.raises(DataError, match=r"No space left.*free some space"):
+        load_dataset(str(pets))
+    assert entries(cache) == []
+
+
+def test_without_a_writable_cache_images_are_decoded_into_memory(
+    pets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "file"))
+    with caplog.at_level(logging.WARNING):
+        data = load_dataset(str(pets))
+    assert len(data.train_x) == 10
+    assert "set ENGRAM_CACHE" in caplog.text
+
+
+def test_what_an_entry_was_made_of_can_be_read(pets: Path, cache: Path) -> None:
+    load_dataset(str(pets), size=8)
+    (entry,) = entries(cache)
+    assert json.loads((entry / "source.json").read_text()) == {
+        "source": str(pets.resolve()),
+        "size": 8,
+        "skip_damaged": False,
+    }

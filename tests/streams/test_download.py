@@ -1,0 +1,123 @@
+"""Downloads from a server on this machine: whole, cut off and resumed, wrong, refused, on a full disk."""
+
+import hashlib
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engram.streams import DataError
+from engram.streams import download as module
+from engram.streams.download import download
+
+CONTENT = bytes(range(256)) * 4096
+MD5 = hashlib.md5(CONTENT).hexdigest()
+
+
+class Server:
+    """Serves CONTENT; `cut` bytes a request at most, then the connection drops."""
+
+    def __init__(self) -> None:
+        self.cut: list[int | None] = []
+        self.ranges: list[str | None] = []
+        self.resumes = True
+        server = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked = self.headers.get("Range")
+                server.ranges.append(asked)
+                if self.path != "/file":
+                    self.send_error(404)
+                    return
+                start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and server.resumes else 0
+                self.send_response(206 if asked and server.resumes else 200)
+                self.send_header("Content-Length", str(len(CONTENT) - start))
+                self.end_headers()
+                cut = server.cut.pop(0) if server.cut else None
+                self.wfile.write(CONTENT[start:] if cut is None else CONTENT[start : start + cut])
+
+            def log_message(self, *arguments: object) -> None:
+                pass
+
+        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}/file"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(module, "PAUSE", 0.0)
+    server = Server()
+    thread = threading.Thread(target=server.http.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield server
+    server.http.shutdown()
+    server.http.server_close()
+
+
+def test_a_whole_file_arrives_with_progress(server: Server, tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    download(server.url, tmp_path / "new" / "file", MD5, len(CONTENT), lambda *progress: seen.append(progress))
+    assert (tmp_path / "new" / "file").read_bytes() == CONTENT
+    assert seen[-1] == (len(CONTENT), len(CONTENT))
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["file"]
+
+
+def test_a_dropped_connection_is_resumed(server: Server, tmp_path: Path) -> None:
+    server.cut = [300_000, 200_000]
+    download(server.url, tmp_path / "file", MD5, len(CONTENT))
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    assert server.ranges == [None, "bytes=300000-", "bytes=500000-"]
+
+
+def test_a_download_given_up_goes_on_in_the_next_call(server: Server, tmp_path: Path) -> None:
+    server.cut = [1000, 1000, 1000]
+    with pytest.raises(DataError, match=r"broke off 3 times.*goes on"):
+        download(server.url, tmp_path / "file", MD5, len(CONTENT))
+    assert not (tmp_path / "file").exists()
+    assert (tmp_path / "file.part").stat().st_size == 3000
+    download(server.url, tmp_path / "file", MD5, len(CONTENT))
+    assert server.ranges[-1] == "bytes=3000-"
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+def test_a_server_that_cannot_resume_sends_all_again(server: Server, tmp_path: Path) -> None:
+    server.resumes = False
+    (tmp_path / "file.part").write_bytes(b"something else")
+    download(server.url, tmp_path / "file", MD5, len(CONTENT))
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+def test_a_wrong_file_is_removed(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"whose md5 is .*it was removed"):
+        download(server.url, tmp_path / "file", "0" * 32, len(CONTENT))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_file_and_a_closed_network_are_said(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="answered 404"):
+        download(server.url + "-not", tmp_path / "file", MD5, len(CONTENT))
+    server.http.shutdown()
+    server.http.server_close()
+    with pytest.raises(DataError, match="cannot be reached"):
+        download(server.url, tmp_path / "file", MD5, len(CONTENT))
+
+
+def test_a_disk_that_fills_up_keeps_what_arrived(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error comes as it would from the write after the second block."""
+    monkeypatch.setattr(module, "BLOCK", 100_000)
+
+    def fill_up(done: int, total: int) -> None:
+        if done >= 200_000:
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(DataError, match=r"is full, 1 MB are needed.*goes on"):
+        download(server.url, tmp_path / "file", MD5, len(CONTENT), fill_up)
+    assert (tmp_path / "file.part").stat().st_size == 200_000
+    download(server.url, tmp_path / "file", MD5, len(CONTENT))
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    assert server.ranges[-1] == "bytes=200000-"
