@@ -1,28 +1,47 @@
 """What the README shows works as shown."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from engram import Learner
 from engram.cli import COMMANDS
 from engram.cli.run_command import build_parser
+from engram.streams import class_incremental, load_dataset
+from tests.helpers import toy_images
+from tests.streams.imagefiles import picture, write
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
-@pytest.mark.parametrize("number", range(2))
+def camera() -> Iterator[tuple[np.ndarray, list[str]]]:
+    for index in range(8):
+        yield toy_images([0, 1], index), ["door", "window"]
+
+
+@pytest.mark.parametrize("number", range(5))
 def test_python_examples_run(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks 2 to 4 are about the reader's own data, which is made here."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
+    write(tmp_path / "photos", {f"{each}/{i}.jpg": picture(i, 40) for each in ("cat", "dog", "owl") for i in range(6)})
     blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(blocks) == 2
-    exec(compile(blocks[number], f"README block {number}", "exec"), {})
+    assert len(blocks) == 5
+    own = {"x": toy_images([0, 1, 2] * 10, 0), "y": [0, 1, 2] * 10, "camera": camera}
+    names = own | {"Learner": Learner, "class_incremental": class_incremental, "load_dataset": load_dataset}
+    exec(compile(blocks[number], f"README block {number}", "exec"), names if number > 1 else {})
+    if number > 1:
+        assert len(names["learner"].labels) == [3, 3, 2][number - 2]
+        assert blocks[number].count("\n") == 3
 
 
 def test_commands_shown_exist_and_parse() -> None:
     block = README.split("## On the command line")[1].split("```")[1].replace("\\\n   ", "")
     shown = re.findall(r"^engram (\w+) (.*?)(?:  |$)", block, flags=re.MULTILINE)
-    assert len(shown) == 5
+    assert len(shown) == 7
     assert {command for command, _ in shown} <= set(COMMANDS)
     runs = [arguments.split() for command, arguments in shown if command == "run"]
     assert len(runs) == 2

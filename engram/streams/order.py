@@ -87,6 +87,11 @@ class TaskStream:
     def class_count(self) -> int:
         return sum(len(task.classes) for task in self.tasks)
 
+    def __iter__(self) -> Iterator[tuple[Array, Array]]:
+        """The batches of all tasks, one after the other: images and labels."""
+        for task in self.tasks:
+            yield from self.batches(task)
+
     def batches(self, task: Task, start: int = 0) -> Iterator[tuple[Array, Array]]:
         """Images and labels of a task, from batch `start` on."""
         for indices in task.batches[start:]:
