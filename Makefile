@@ -3,13 +3,17 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
 
-.PHONY: run test lint format
+.PHONY: run test soak lint format
 
 run: $(VENV)/.ready
 	$(VENV)/bin/engram demo
 
 test: $(VENV)/.ready
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -q -n $(WORKERS)
+
+# Faults at length: over 100 kills, 10,000 malformed inputs, 100,000 batches. About an hour.
+soak: $(VENV)/.ready
+	ENGRAM_SOAK=1 OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -q -n $(WORKERS) tests/faults
 
 lint: $(VENV)/.ready
 	$(VENV)/bin/ruff check .

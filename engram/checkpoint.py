@@ -6,7 +6,7 @@
     gen-7/manifest.json      format version and a checksum of each file
 
 A generation is written beside the others, synced, and only then named; the one before is kept until the next.
-Nothing here can execute what it reads.
+Nothing here can execute what it reads, follow a name out of the folder, or be made to read without a limit.
 """
 
 from __future__ import annotations
@@ -15,17 +15,23 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import safetensors
 import safetensors.torch
 
 from engram.state import Tree, flatten, unflatten
 
 FORMAT = 1
 KEPT_GENERATIONS = 2
+LARGEST = {"manifest.json": 1 << 20, "state.json": 1 << 29, "state.safetensors": 1 << 33}
+"""Bytes a file may have."""
 
+_GENERATION = re.compile(r"gen-\d+")
 _log = logging.getLogger(__name__)
 
 
@@ -38,8 +44,7 @@ class NewerFormatError(CheckpointError):
 
 
 def write_checkpoint(folder: Path, tree: Tree) -> None:
-    """Add a generation to `folder` and make it current."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Add a generation to `folder` and make it current. Where that fails, the one before stays current."""
     tensors, skeleton = flatten(tree)
     contiguous = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     files = {
@@ -48,7 +53,18 @@ def write_checkpoint(folder: Path, tree: Tree) -> None:
     }
     checksums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     files["manifest.json"] = json.dumps({"format": FORMAT, "sha256": checksums}, indent=1).encode()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _add_generation(folder, files)
+    except OSError as error:
+        with suppress(OSError):
+            (folder / "CURRENT.partial").unlink(missing_ok=True)
+        for partial in folder.glob("gen-*.partial"):
+            shutil.rmtree(partial, ignore_errors=True)
+        raise CheckpointError(f"{folder} could not be saved to ({error}); what was saved before is intact") from error
 
+
+def _add_generation(folder: Path, files: dict[str, bytes]) -> None:
     name = f"gen-{max(_generations(folder), default=0) + 1}"
     partial = folder / f"{name}.partial"
     shutil.rmtree(partial, ignore_errors=True)
@@ -57,24 +73,25 @@ def write_checkpoint(folder: Path, tree: Tree) -> None:
         _write_synced(partial / file_name, content)
     _sync_folder(partial)
     partial.rename(folder / name)
+    _sync_folder(folder)
     replace_file(folder / "CURRENT", name.encode())
     for old in sorted(_generations(folder))[:-KEPT_GENERATIONS]:
-        shutil.rmtree(folder / f"gen-{old}")
+        shutil.rmtree(folder / f"gen-{old}", ignore_errors=True)
 
 
 def read_checkpoint(folder: Path) -> Tree:
     """The current generation, or, with a warning, the one before if that is damaged."""
     if not (folder / "CURRENT").is_file():
         raise CheckpointError(f"no checkpoint in {folder}: a file named CURRENT is expected there")
-    current = (folder / "CURRENT").read_text().strip()
+    current = _read_limited(folder / "CURRENT", 1000).decode(errors="replace").strip()
     older = [f"gen-{number}" for number in sorted(_generations(folder), reverse=True)]
-    problems: list[str] = []
-    for name in dict.fromkeys([current, *older]):
+    problems: list[str] = [] if _GENERATION.fullmatch(current) else [f"CURRENT names {current[:40]!r}"]
+    for name in dict.fromkeys(older if problems else [current, *older]):
         try:
             tree = _read_generation(folder / name)
         except NewerFormatError:
             raise
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, safetensors.SafetensorError) as error:
             problems.append(f"{name}: {error}")
             continue
         if problems:
@@ -84,17 +101,25 @@ def read_checkpoint(folder: Path) -> Tree:
 
 
 def _read_generation(folder: Path) -> Tree:
-    manifest = json.loads((folder / "manifest.json").read_bytes())
-    if manifest.get("format") != FORMAT:
+    manifest = json.loads(_read_limited(folder / "manifest.json"))
+    if manifest["format"] != FORMAT:
         raise NewerFormatError(
-            f"{folder} has format {manifest.get('format')}, this version reads {FORMAT}: use the engram that wrote it"
+            f"{folder} has format {str(manifest['format'])[:20]}, this version reads {FORMAT}: "
+            "use the engram that wrote it"
         )
     contents = {}
     for name in ("state.safetensors", "state.json"):
-        contents[name] = (folder / name).read_bytes()
+        contents[name] = _read_limited(folder / name)
         if hashlib.sha256(contents[name]).hexdigest() != manifest["sha256"][name]:
             raise CheckpointError(f"{name} does not match its checksum")
     return unflatten(safetensors.torch.load(contents["state.safetensors"]), json.loads(contents["state.json"]))
+
+
+def _read_limited(path: Path, limit: int | None = None) -> bytes:
+    limit = LARGEST[path.name] if limit is None else limit
+    if path.stat().st_size > limit:
+        raise CheckpointError(f"{path.name} has {path.stat().st_size:,} bytes, more than {limit:,}")
+    return path.read_bytes()
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -36,6 +36,10 @@ class InputError(ValueError):
     """The caller's data or settings were refused; nothing was changed."""
 
 
+class NonFiniteLossError(RuntimeError):
+    """Learning diverged. The step was not taken, but the batch is half learned: go on from the last save."""
+
+
 @dataclass(frozen=True)
 class Batch:
     """Images (N,C,H,W), float32 in [0,1] when they come from a stream, and class indices in order of first arrival.
@@ -85,8 +89,8 @@ class Part:
     def load_state(self, tree: Tree) -> None:
         if tree.keys() != self.declared.keys():
             raise ValueError(f"{type(self).__name__} cannot load {sorted(tree)}: it keeps {sorted(self.declared)}")
-        for name, saved in tree.items():
-            current = getattr(self, name)
+        for name in self.declared:
+            saved, current = tree[name], getattr(self, name)
             if isinstance(current, Part):
                 current.load_state(saved)
             elif isinstance(current, nn.Module):
@@ -96,7 +100,11 @@ class Part:
             elif isinstance(current, torch.Generator):
                 current.set_state(saved)
             else:
+                _require_like(current, saved, f"{type(self).__name__}.{name}")
                 setattr(self, name, saved)
+
+    def check_restored(self, ctx: Context) -> None:
+        """Raise a ValueError if what was restored cannot belong to these images and classes."""
 
     def footprint(self) -> Counter[str]:
         total: Counter[str] = Counter()
@@ -110,6 +118,14 @@ class Part:
 
     def on_new_classes(self, new: list[int], ctx: Context) -> None:
         """Classes seen for the first time are about to be learned; `ctx.classes` counts them already."""
+
+
+def _require_like(current: Any, saved: Any, name: str) -> None:
+    """What replaces a tensor, number, list or dict must be of its kind, a tensor of its shape too."""
+    if type(saved) is not type(current):
+        raise ValueError(f"{name} is {type(saved).__name__}, not {type(current).__name__}")
+    if isinstance(current, Tensor) and (saved.dtype, saved.shape) != (current.dtype, current.shape):
+        raise ValueError(f"{name} is {saved.dtype} {tuple(saved.shape)}, not {current.dtype} {tuple(current.shape)}")
 
 
 def _state_of(value: Any) -> Tree:

@@ -17,14 +17,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engram.checkpoint import read_checkpoint, write_checkpoint
-from engram.core import Augmentation, Batch, Context, InputError, Model, Part, Randomness, as_float
+from engram.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
+from engram.core import (
+    LOGITS,
+    Augmentation,
+    Batch,
+    Context,
+    InputError,
+    Model,
+    NonFiniteLossError,
+    Part,
+    Randomness,
+    as_float,
+)
 from engram.initialise import materialise
 from engram.memory import CODECS, Store
 from engram.methods import Method, Settings, find, method_settings, plain, unmet_needs
 from engram.naming import suggest
 from engram.nets import ConvNet, ReducedResNet18
-from engram.state import Tree, pad_optimizer_state
+from engram.state import Tree, module_state, pad_optimizer_state, tree_bytes
 from engram.validation import Label, check_images, check_labels
 
 FOOTPRINT = (
@@ -40,11 +51,10 @@ FOOTPRINT = (
     "bookkeeping",
 )
 
+RESTORING_SLACK = 1 << 26
+"""Bytes a restored learner may need beyond those that were saved."""
+
 _log = logging.getLogger(__name__)
-
-
-class NonFiniteLossError(RuntimeError):
-    """Training diverged; the step was not taken."""
 
 
 class Learner(Part):
@@ -246,17 +256,53 @@ class Learner(Part):
     def load_with_extra(cls, path: str | Path, device: str | None = None) -> tuple[Learner, Tree]:
         """The learner saved at `path`, and what was saved along with it."""
         tree = read_checkpoint(Path(path))
-        was, now = tree["environment"], environment()
+        try:
+            learner = cls._restored(tree["learner"], device)
+            was, extra = dict(tree["environment"]), tree["extra"]
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError, OverflowError) as error:
+            raise CheckpointError(f"{path} does not hold a learner this version can restore: {error}") from error
+        now = environment()
         changed = [f"{name} was {was.get(name)}, is {now[name]}" for name in now if was.get(name) != now[name]]
         if changed:
             _log.warning("checkpoint %s: going on may differ in the last bits (%s)", path, ", ".join(changed))
-        saved = tree["learner"]
+        return learner, extra
+
+    @classmethod
+    def _restored(cls, saved: Tree, device: str | None) -> Learner:
         learner = cls(**saved["config"] | ({"device": device} if device else {}))
         if saved["image_shape"] is not None:
             channels, height, width = saved["image_shape"]
+            learner._refuse_more_than(tree_bytes(saved["state"]) + RESTORING_SLACK, (channels, height, width))
             learner._build((channels, height, width))
         learner.load_state(saved["state"])
-        return learner, tree["extra"]
+        learner._check_all_restored()
+        return learner
+
+    def _refuse_more_than(self, limit: int, image_shape: tuple[int, int, int]) -> None:
+        """Before anything is allocated: could what was saved be the state of such nets and such a memory?"""
+        channels, size, _ = image_shape
+        with torch.device("meta"):
+            backbone = ReducedResNet18(channels, size, **self.settings["net"])
+            theta = ConvNet(channels, size, **self.settings["theta"]) if self.summarizer else None
+        nets = sum(tree_bytes(module_state(net)) for net in (backbone, theta) if net is not None)
+        heads = 4 * backbone.feature_width * (backbone.feature_width + (self.classes_total or 0))
+        if nets + heads + 10 * self.memory_size > limit:
+            raise ValueError("its settings ask for far more than was saved")
+
+    def _check_all_restored(self) -> None:
+        kinds = {type(label) for label in self.labels}
+        if len(kinds) > 1 or not kinds <= {int, str} or len(set(self.labels)) < len(self.labels):
+            raise ValueError("its labels are not all integers or all strings, each once")
+        if self.image_shape is None:
+            return
+        ctx = self._context()
+        for part in (*self.parts.values(), self._memory):
+            part.check_restored(ctx)
+        blank = torch.zeros(1, *self.image_shape, device=self.device)
+        with self.model.evaluating():
+            self.model.features(blank)
+            if LOGITS in self.model.net.heads and self.model.logits(blank).shape[1] < len(self.labels):
+                raise ValueError("its head has fewer outputs than classes were seen")
 
     def config(self) -> dict[str, Any]:
         """The arguments that make this learner again, every setting written out."""
@@ -378,6 +424,7 @@ class Learner(Part):
 def environment() -> dict[str, Any]:
     """What bit-exact continuation depends on, besides the state."""
     return {
+        "engram": version("engram"),
         "torch": torch.__version__,
         "kornia": version("kornia"),
         "machine": platform.machine(),

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from engram.heads import GrowingHead
+
 Tree = Any
 
 _TENSOR, _INT_KEYS = "$tensor", "$int_keys"
@@ -70,10 +72,23 @@ def module_state(module: nn.Module) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def restore_module(module: nn.Module, saved: Mapping[str, Tensor]) -> None:
-    """Load tensors in place; a parameter that had grown when saved takes the saved shape and keeps its identity."""
+    """Load tensors in place; a parameter of a head that had grown when saved takes the saved shape and keeps its
+    identity."""
     current = dict(module.named_parameters()) | dict(module.named_buffers())
     if current.keys() != saved.keys():
         raise ValueError(f"saved state does not fit: differing entries {sorted(current.keys() ^ saved.keys())[:5]}")
+    growing = {
+        f"{prefix}.{name}"
+        for prefix, part in module.named_modules()
+        if isinstance(part, GrowingHead)
+        for name, _ in part.named_parameters()
+    }
+    for name, tensor in saved.items():
+        own = current[name]
+        if (own.dtype, own.ndim) != (tensor.dtype, tensor.ndim) or (own.shape != tensor.shape and name not in growing):
+            raise ValueError(
+                f"{name} is {tensor.dtype} {tuple(tensor.shape)}, not {own.dtype} {tuple(own.shape)}: it does not fit"
+            )
     for name, tensor in saved.items():
         if current[name].shape == tensor.shape:
             current[name].copy_(tensor)
@@ -87,6 +102,12 @@ def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[int, Tree]:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[int, Tree]) -> None:
+    """Call after the parameters have been restored: their shapes decide what fits."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for index, entry in saved.items():
+        for name, value in entry.items():
+            if isinstance(value, Tensor) and value.ndim and value.shape != parameters[index].shape:
+                raise ValueError(f"the optimizer's {name} of parameter {index} has the shape of another")
     state = optimizer.state_dict()
     optimizer.load_state_dict({"state": dict(saved), "param_groups": state["param_groups"]})
 

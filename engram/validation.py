@@ -21,6 +21,8 @@ SMALLEST = 16
 def check_images(x: Any, expected: tuple[int, int, int] | None, *, allow_empty: bool = False) -> Tensor:
     """A copy of the images as an own float32 or uint8 tensor (N,C,H,W), or an `InputError` saying what is wrong."""
     if isinstance(x, Tensor):
+        if x.layout != torch.strided or x.is_meta or x.is_quantized:
+            raise InputError(f"images are a {x.layout} tensor of {x.dtype} on {x.device}: give a plain one")
         images = x.detach().to("cpu", copy=True)
     else:
         try:
@@ -59,7 +61,7 @@ def check_labels(y: Any, count: int, known: Sequence[Label]) -> list[Label]:
         y = y.detach().cpu().tolist()
     elif isinstance(y, np.ndarray):
         y = y.tolist()
-    if isinstance(y, str) or not isinstance(y, Sequence):
+    if isinstance(y, str | bytes | bytearray) or not isinstance(y, Sequence):
         raise InputError(f"labels must be a sequence, one an image; got {type(y).__name__}")
     labels: list[Label] = []
     for label in y:

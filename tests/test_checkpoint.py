@@ -71,11 +71,11 @@ def test_a_damaged_generation_falls_back_to_the_one_before(
     assert "fell back to gen-1" in caplog.text
 
 
-def test_a_crash_before_naming_leaves_the_old_one_current(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_before_naming_leaves_the_old_one_current(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_checkpoint(tmp_path, {"number": 0})
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(OSError("power lost")))
-        with pytest.raises(OSError, match="power lost"):
+        patch.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(OSError("disk gone")))
+        with pytest.raises(CheckpointError, match=r"disk gone.*saved before is intact"):
             write_checkpoint(tmp_path, {"number": 1})
     assert read_checkpoint(tmp_path) == {"number": 0}
     write_checkpoint(tmp_path, {"number": 2})
@@ -99,3 +99,26 @@ def test_another_format_is_refused_not_skipped(tmp_path: Path) -> None:
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 99}))
     with pytest.raises(CheckpointError, match="format 99"):
         read_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "/etc", "gen-1/../../x", "gen-x", ""])
+def test_a_current_file_cannot_lead_elsewhere(name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "checkpoint"
+    write_checkpoint(folder, {"number": 0})
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "CURRENT").write_text(name)
+    with caplog.at_level(logging.WARNING):
+        assert read_checkpoint(folder) == {"number": 0}
+    assert "CURRENT names" in caplog.text
+
+
+def test_files_of_absurd_size_are_not_read(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, {"number": 0})
+    for name in ("manifest.json", "state.json", "state.safetensors"):
+        with (tmp_path / "gen-1" / name).open("r+b") as file:
+            before = (tmp_path / "gen-1" / name).stat().st_size
+            file.truncate(1 << 40)
+            with pytest.raises(CheckpointError, match=rf"{name} has 1,099,511,627,776 bytes"):
+                read_checkpoint(tmp_path)
+            file.truncate(before)
+    assert read_checkpoint(tmp_path) == {"number": 0}

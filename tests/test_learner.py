@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from engram import InputError, Learner
-from engram.core import Classifier
-from engram.learner import NonFiniteLossError
+from engram.core import Classifier, NonFiniteLossError
 from engram.methods import find
 from tests.helpers import feed, fingerprint, small_learner, toy_images, toy_stream
 

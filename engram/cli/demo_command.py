@@ -10,6 +10,7 @@ from rich.console import Console
 from engram.cli.parser import Parser
 from engram.cli.run_command import execute
 from engram.experiment.demo import METHODS, demo_config
+from engram.experiment.every import Every
 from engram.experiment.pool import Job
 
 
@@ -36,7 +37,7 @@ def main(argv: list[str]) -> int:
         "scr replays original images, scr+dynamic keeps one of each class, scr+ssd turns that one into a summary.\n",
         highlight=False,
     )
-    code = execute(jobs, out, resume=options.resume, threads=None, checkpoint_every=60.0)
+    code = execute(jobs, out, resume=options.resume, threads=None, checkpoint_every=Every(seconds=60.0))
     if code == 0:
         sheet = out / "scr+ssd" / "seed-0" / "memory" / "contact-sheet.png"
         console.print(f"First images above their summaries: {sheet}", highlight=False, soft_wrap=True)

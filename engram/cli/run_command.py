@@ -13,9 +13,10 @@ from rich.console import Console
 
 from engram.cli.parser import Parser
 from engram.cli.progress import RunProgress
-from engram.cli.stopping import INTERRUPTED, stop_on_signal
+from engram.cli.stopping import stop_on_signal
 from engram.cli.tables import print_comparison, time_by_part
 from engram.core import InputError
+from engram.experiment.every import Every
 from engram.experiment.pool import Job, run_all
 from engram.experiment.run import Interrupted, RunConfig, run
 from engram.methods import configurable, find, method_settings, plain, settings_of
@@ -37,10 +38,11 @@ def main(argv: list[str]) -> int:
     jobs = [Job(dataclasses.replace(config, seed=seed), out / f"seed-{seed}") for seed in seeds]
     if options.seeds == 1 and options.out:
         jobs = [Job(config, out)]
-    return execute(jobs, out, resume=options.resume, threads=options.threads, checkpoint_every=options.checkpoint_every)
+    every = Every.parse(options.checkpoint_every)
+    return execute(jobs, out, resume=options.resume, threads=options.threads, checkpoint_every=every)
 
 
-def execute(jobs: list[Job], out: Path, *, resume: bool, threads: int | None, checkpoint_every: float) -> int:
+def execute(jobs: list[Job], out: Path, *, resume: bool, threads: int | None, checkpoint_every: Every) -> int:
     """Run the jobs with progress, print their table, and return the exit code."""
     if not jobs:
         raise InputError("no seed to run: --seeds must be at least 1")
@@ -62,7 +64,7 @@ def execute(jobs: list[Job], out: Path, *, resume: bool, threads: int | None, ch
             console.print(
                 f"{stopped}. Everything is saved in {out}: the same command with --resume goes on from there."
             )
-            return INTERRUPTED
+            return should_stop.exit_code
     rows = compare(results)
     print_comparison(rows, console)
     for row in rows:
@@ -83,7 +85,9 @@ def build_parser(method: str) -> Parser:
     parser.add_argument("--resume", action="store_true", help="go on with an interrupted run in that folder")
     parser.add_argument("--seeds", type=int, default=1, help="run so many seeds, counting from --seed, over the cores")
     parser.add_argument("--threads", type=int | None, default=None, help="threads of a single run (default: all cores)")
-    parser.add_argument("--checkpoint_every", type=float, default=60.0, help="seconds between checkpoints")
+    parser.add_argument(
+        "--checkpoint_every", type=str, default="60s", help="between checkpoints: seconds (60, 0.5s) or batches (500b)"
+    )
     parser.add_class_arguments(RunConfig, None, skip={"settings"})
     for room, part in configurable(find(method)).items():
         if settings_of(part):
@@ -132,7 +136,7 @@ def _method_name(arguments: list[str]) -> str:
 
 
 def _run_here(
-    job: Job, progress: RunProgress, should_stop: Any, resume: bool, threads: int | None, checkpoint_every: float
+    job: Job, progress: RunProgress, should_stop: Any, resume: bool, threads: int | None, checkpoint_every: Every
 ) -> dict[str, Any]:
     if threads:
         import torch

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from engram.experiment.every import Every
 from engram.experiment.run import Event, Interrupted, RunConfig, run
 
 
@@ -31,7 +32,7 @@ def run_all(
     *,
     workers: int | None = None,
     resume: bool = False,
-    checkpoint_every: float = 60.0,
+    checkpoint_every: Every = Every(seconds=60.0),
     on_event: Callable[[int, Event], None] = lambda job, event: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[dict[str, Any]]:
@@ -86,7 +87,7 @@ def _pass_on(events: Any, on_event: Callable[[int, Event], None]) -> None:
         return
 
 
-def _work(index: int, job: Job, resume: bool, checkpoint_every: float, events: Any, stop: Any) -> dict[str, Any]:
+def _work(index: int, job: Job, resume: bool, checkpoint_every: Every, events: Any, stop: Any) -> dict[str, Any]:
     if stop.is_set():
         raise Interrupted("stopped before it began")
     return run(

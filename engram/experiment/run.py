@@ -23,6 +23,8 @@ import yaml
 from engram.checkpoint import replace_file, write_json
 from engram.core import InputError
 from engram.experiment import metrics
+from engram.experiment.every import Due, Every
+from engram.experiment.lock import only_one
 from engram.learner import Learner
 from engram.methods import find
 from engram.report.pictures import save_memory
@@ -93,7 +95,7 @@ def run(
     out: Path,
     *,
     resume: bool = False,
-    checkpoint_every: float = 60.0,
+    checkpoint_every: Every = Every(seconds=60.0),
     on_event: Callable[[Event], None] = lambda event: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
@@ -107,13 +109,15 @@ def run(
         raise InputError(f"{out} is not empty: resume the run in it, or choose another folder")
     stream = stream_of(config)
     job = _Run(config, stream, out, on_event)
-    job.open_folder()
-    if (out / "result.json").is_file():
-        finished: dict[str, Any] = json.loads((out / "result.json").read_text())
-        return finished
-    job.start()
-    job.learn(checkpoint_every, should_stop)
-    return job.finish()
+    out.mkdir(parents=True, exist_ok=True)
+    with only_one(out):
+        job.open_folder()
+        if (out / "result.json").is_file():
+            finished: dict[str, Any] = json.loads((out / "result.json").read_text())
+            return finished
+        job.start()
+        job.learn(checkpoint_every, should_stop)
+        return job.finish()
 
 
 def stream_of(config: RunConfig) -> TaskStream:
@@ -154,8 +158,8 @@ class _Run:
         config_file = self.out / "config.yaml"
         if config_file.is_file() and config_file.read_text() != text:
             raise InputError(f"{self.out} holds a run of another configuration (see config.yaml): use another folder")
-        self.out.mkdir(parents=True, exist_ok=True)
         replace_file(config_file, text.encode())
+        _end_torn_line(self.out / "events.jsonl")
         if not (self.out / "env.json").exists():
             write_json(self.out / "env.json", _environment())
 
@@ -169,8 +173,8 @@ class _Run:
         done = sum(len(task.batches) for task in self.stream.tasks[: self.task]) + self.batch
         self._event("start", total=self.stream.batch_count, done=done, tasks=len(self.stream.tasks))
 
-    def learn(self, checkpoint_every: float, should_stop: Callable[[], bool]) -> None:
-        saved = time.perf_counter()
+    def learn(self, checkpoint_every: Every, should_stop: Callable[[], bool]) -> None:
+        due = Due(checkpoint_every)
         while self.task < len(self.stream.tasks):
             task = self.stream.tasks[self.task]
             for x, y in self.stream.batches(task, self.batch):
@@ -184,9 +188,8 @@ class _Run:
                 if should_stop():
                     self._checkpoint()
                     raise Interrupted(f"stopped after batch {self.learner.iteration}")
-                if time.perf_counter() - saved > checkpoint_every:
+                if due.after_batch():
                     self._checkpoint()
-                    saved = time.perf_counter()
             self._end_task()
 
     def finish(self) -> dict[str, Any]:
@@ -241,6 +244,8 @@ class _Run:
         self._event("task", task=self.task, accuracies=row, average=metrics.average_accuracy(self.matrix))
 
     def _checkpoint(self) -> None:
+        if not (self.out / "config.yaml").is_file():
+            raise FileNotFoundError(f"{self.out} was moved or removed while the run was in it")
         at = {
             "task": self.task,
             "batch": self.batch,
@@ -291,6 +296,13 @@ def _make_learner(config: RunConfig, stream: TaskStream) -> Learner:
 def _accuracy(learner: Learner, stream: TaskStream, task: Task) -> float:
     x, y = stream.test(task)
     return 100 * float(np.mean(np.array(learner.predict(x)) == y))
+
+
+def _end_torn_line(path: Path) -> None:
+    """What is appended to a file that a crash cut off in mid-line must begin a line of its own."""
+    if path.is_file() and path.stat().st_size and not path.read_bytes().endswith(b"\n"):
+        with path.open("a") as file:
+            file.write("\n")
 
 
 def _environment() -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engram.core import Batch, InputError, Part
+from engram.core import Batch, Context, InputError, Part
 from engram.memory.codec import Codec, Float32
 from engram.state import Tree
 
@@ -114,11 +114,21 @@ class Store(Part):
             raise InputError(f"no original is kept for slot {slot}: create the learner with keep_originals=True")
         return self.codec.decode([self.originals[slot]], self.shape)[0]
 
+    def check_restored(self, ctx: Context) -> None:
+        held = self.labels[: self.size]
+        if self.size and not 0 <= int(held.min()) <= int(held.max()) < ctx.classes:
+            raise ValueError(f"the memory holds images of a class beyond the {ctx.classes} that were seen")
+
     def state(self) -> Tree:
         return super().state() | {name: _pack(getattr(self, name)) for name in ("records", "originals")}
 
     def load_state(self, tree: Tree) -> None:
         super().load_state(tree | {name: _unpack(tree[name]) for name in ("records", "originals")})
+        records = [*self.records, *self.originals.values()]
+        if len(self.records) > self.capacity or any(record.dtype != torch.uint8 for record in records):
+            raise ValueError(f"{len(self.records)} records do not fit a memory of {self.capacity} images")
+        for record in records:
+            self.codec.decode([record], self.shape)
         self.version += 1
 
 

@@ -49,6 +49,13 @@ class ClassQueue(Part):
             ring[position % self.capacity] = image
         self.images[label], self.pushed[label] = ring, pushed + len(new)
 
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Refuse a restored queue that could not hold images of this shape."""
+        for label, images in self.images.items():
+            fits = images.dtype in (torch.uint8, torch.float32) and images.shape[1:] == shape
+            if not fits or len(images) > self.capacity or not isinstance(self.pushed.get(label), int):
+                raise ValueError(f"the queue of class {label} holds {images.dtype} {tuple(images.shape)}")
+
     def read(self, label: int, chosen: Tensor | None = None) -> Tensor:
         """The images of a class, or those at the chosen places."""
         images = self.images[label]

@@ -8,6 +8,7 @@ For each current class c, with real images from the queue and synthetic images M
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Literal
 
@@ -15,7 +16,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engram.core import Batch, Context, InputError, StoreReport, Summarizer, SummarizingNet, choose
+from engram.core import (
+    Batch,
+    Context,
+    InputError,
+    NonFiniteLossError,
+    StoreReport,
+    Summarizer,
+    SummarizingNet,
+    choose,
+)
 from engram.initialise import initialise
 from engram.state import Tree, pad_optimizer_state
 from engram.summarize.augment import AugmentationRanges, augment, draw_augmentation
@@ -140,6 +150,17 @@ class StreamSummarizer(Summarizer):
             slot: {name: tensor.to(device) for name, tensor in copy.items()} for slot, copy in self.working.items()
         }
 
+    def check_restored(self, ctx: Context) -> None:
+        shape = ctx.memory.shape
+        self.queue.check(shape)
+        for slot, copy in self.working.items():
+            if slot not in range(ctx.memory.capacity) or copy.keys() != {"image", "velocity"}:
+                raise ValueError(f"a working copy of slot {slot} with {sorted(copy)} cannot be")
+            if any((tensor.dtype, tensor.shape) != (torch.float32, shape) for tensor in copy.values()):
+                raise ValueError(f"the working copy of slot {slot} is no image of shape {tuple(shape)}")
+        with torch.no_grad():
+            self.theta(torch.zeros(1, *shape, device=next(self.theta.parameters()).device))
+
     def on_boundary(self, ctx: Context) -> None:
         self.boundary_passed = True
 
@@ -200,6 +221,10 @@ class StreamSummarizer(Summarizer):
             velocity = torch.stack([copy["velocity"] for copy in copies])
             drift(images, velocity, position, rate, self.momentum)
             gradient, loss = self._gradient(images, label, past, ctx)
+            if not all(math.isfinite(value) for value in loss.values()):
+                raise NonFiniteLossError(
+                    f"summarizing gave a loss of {loss} at batch {ctx.iteration}: lower its learning_rate"
+                )
             step(images, velocity, gradient, rate, self.momentum)
             memory.rewrite(slots, images)
             drift(images, velocity, len(classes) - 1 - position, rate, self.momentum)

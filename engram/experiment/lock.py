@@ -1,0 +1,26 @@
+"""One process a run folder: a lock that ends with the process, however it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from engram.core import InputError
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: nothing to lock with
+    fcntl = None  # type: ignore[assignment]
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """While inside, another process that wants the same folder is refused."""
+    with (folder / "lock").open("a") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(f"another process runs in {folder}: wait for it, or use another folder") from None
+        yield
