@@ -31,9 +31,8 @@ from engram.core import (
     as_float,
 )
 from engram.initialise import materialise
-from engram.memory import CODECS, Store
+from engram.memory import Store, parse_codec
 from engram.methods import Method, Settings, find, method_settings, plain, unmet_needs
-from engram.naming import suggest
 from engram.nets import ConvNet, ReducedResNet18
 from engram.state import Tree, module_state, pad_optimizer_state, tree_bytes
 from engram.validation import Label, check_images, check_labels
@@ -76,7 +75,7 @@ class Learner(Part):
         repeats: training steps on each stream batch; the method's own if not given.
         classes_total: make softmax heads for so many classes from the start, as published; they grow if not given.
         boundary_gap: new classes that arrive within so many iterations count as one change of task.
-        codec: how images are stored.
+        codec: how images are stored: float32 (as they are), uint8, jpeg(QUALITY) or webp(QUALITY).
         keep_originals: keep the first image of each claimed slot, to look at beside its summary.
         device: where the net runs.
         scheme, augment, retrieval, policy, summarize, classifier, net, theta: settings of that part, by name.
@@ -107,8 +106,7 @@ class Learner(Part):
         composition = find(method) if isinstance(method, str) else method
         if unmet := unmet_needs(composition):
             raise InputError(f"{method} makes no sense: {'; '.join(unmet)}")
-        if codec not in CODECS:
-            raise InputError(f"unknown codec {codec!r}{suggest(codec, list(CODECS))}")
+        codec = parse_codec(codec).name
         if slots_per_class != "auto" and (not isinstance(slots_per_class, int) or slots_per_class < 1):
             raise InputError(f"slots_per_class is {slots_per_class}: give a positive number, or 'auto'")
         if repeats is not None and repeats < 1:
@@ -341,7 +339,7 @@ class Learner(Part):
         self.model = Model(backbone, backbone.feature_width)
         self.optimizer = self.scheme.build(self.model, self.rng)
         self.model.grow(self.classes_total or 0, self.rng["init"])
-        store = Store(self.memory_size, image_shape, CODECS[self.codec](), self.device, self.keep_originals)
+        store = Store(self.memory_size, image_shape, parse_codec(self.codec), self.device, self.keep_originals)
         self._memory = store
         self.add_state("model", self.model)
         self.add_state("optimizer", self.optimizer, count_as="optimizer")

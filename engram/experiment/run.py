@@ -58,7 +58,7 @@ class RunConfig:
         repeats: training steps on each stream batch; the method's own if not given.
         classes_total: outputs softmax heads have from the start; all classes of a paper or iid stream, else they grow.
         boundary_gap: new classes that arrive within so many iterations count as one change of task.
-        codec: how images are stored.
+        codec: how images are stored: float32 (as they are), uint8, jpeg(QUALITY) or webp(QUALITY).
         keep_originals: keep the first image of each claimed slot, for the picture of the memory.
         settings: settings of the method's parts, by room and name.
     """

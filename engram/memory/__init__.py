@@ -1,7 +1,7 @@
 """The slot store, its codecs and the policies that fill it."""
 
 from engram.memory.aser import ShapleyMemory
-from engram.memory.codec import CODECS, Codec, Float32
+from engram.memory.codec import Codec, Compressed, Float32, Uint8, parse_codec
 from engram.memory.dynamic import Dynamic
 from engram.memory.gss import GradientSelection
 from engram.memory.none import NoMemory
@@ -9,8 +9,8 @@ from engram.memory.reservoir import Reservoir
 from engram.memory.store import Store
 
 __all__ = [
-    "CODECS",
     "Codec",
+    "Compressed",
     "Dynamic",
     "Float32",
     "GradientSelection",
@@ -18,4 +18,6 @@ __all__ = [
     "Reservoir",
     "ShapleyMemory",
     "Store",
+    "Uint8",
+    "parse_codec",
 ]

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from engram import InputError
-from engram.memory import Float32, Store
+from engram.memory import Float32, Store, Uint8, parse_codec
+from engram.streams import load_dataset
 
 SHAPE = (1, 4, 4)
 
@@ -105,3 +106,67 @@ def test_what_is_stored_does_not_alias_what_was_given() -> None:
 def test_a_memory_needs_a_slot() -> None:
     with pytest.raises(InputError, match="at least one slot"):
         Store(0, SHAPE)
+
+
+def smooth_images(count: int, channels: int = 3, size: int = 32) -> torch.Tensor:
+    """Waves of different lengths: something a picture format can compress."""
+    ramp = torch.linspace(0, 3, size)
+    waves = [
+        0.5 + 0.5 * torch.sin(ramp[:, None] * (i + 1) + ramp[None, :] * (c + 1))
+        for i in range(count)
+        for c in range(channels)
+    ]
+    return torch.stack(waves).view(count, channels, size, size)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(("name", "error"), [("uint8", 0.5 / 255), ("jpeg(90)", 0.06), ("webp(90)", 0.08)])
+def test_lossy_codecs_come_close_and_clamp(name: str, error: float, channels: int) -> None:
+    images = smooth_images(4, channels)
+    codec = parse_codec(name)
+    decoded = codec.decode(codec.encode(images), (channels, 32, 32))
+    assert decoded.shape == images.shape
+    assert (decoded - images).abs().mean() <= error
+    wild = codec.decode(codec.encode(images * 3 - 1), (channels, 32, 32))
+    assert 0 <= wild.min() <= wild.max() <= 1
+
+
+def test_bytes_that_came_as_bytes_survive_uint8_exactly() -> None:
+    pixels = torch.randint(256, (5, 3, 8, 8), dtype=torch.uint8)
+    decoded = Uint8().decode(Uint8().encode(pixels.float() / 255), (3, 8, 8))
+    assert torch.equal((decoded * 255).round().to(torch.uint8), pixels)
+
+
+def test_quality_buys_bytes() -> None:
+    images = smooth_images(3)
+    sizes = {name: sum(len(record) for record in parse_codec(name).encode(images)) for name in ("webp(90)", "webp(30)")}
+    assert sizes["webp(30)"] < sizes["webp(90)"] < 3 * 3 * 32 * 32
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("wepb", "did you mean 'webp'"),
+        ("webp(0)", "between 1 and 100"),
+        ("uint8(3)", "no quality"),
+        ("webp(x)", "unknown"),
+    ],
+)
+def test_codecs_that_cannot_be_are_refused(name: str, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        parse_codec(name)
+
+
+def test_the_default_quality_is_written_out() -> None:
+    assert [parse_codec(name).name for name in ("webp", "jpeg", "uint8")] == ["webp(50)", "jpeg(75)", "uint8"]
+
+
+@pytest.mark.realdata
+def test_real_images_in_webp_take_a_tenth_of_their_bytes(real_data) -> None:
+    images = torch.from_numpy(load_dataset("cifar100", root=real_data).test_x[:300]).float() / 255
+    for name, largest, quality in (("webp(50)", 300, 27.5), ("jpeg(75)", 900, 28)):
+        codec = parse_codec(name)
+        records = codec.encode(images)
+        error = (codec.decode(records, (3, 32, 32)) - images).square().mean((1, 2, 3))
+        assert sum(len(record) for record in records) / 300 < largest
+        assert float((-10 * error.log10()).mean()) > quality
