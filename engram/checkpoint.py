@@ -26,7 +26,7 @@ import safetensors.torch
 
 from engram.state import Tree, flatten, unflatten
 
-FORMAT = 1
+FORMAT = 2
 KEPT_GENERATIONS = 2
 LARGEST = {"manifest.json": 1 << 20, "state.json": 1 << 29, "state.safetensors": 1 << 33}
 """Bytes a file may have."""

@@ -339,8 +339,6 @@ class StoreReport:
     """Slots written."""
     claimed: list[int] = field(default_factory=list)
     """Slots newly claimed for their class (also in `stored`)."""
-    released: list[int] = field(default_factory=list)
-    """Slots taken from a class that had claimed them (now in `stored` under another)."""
 
 
 class Policy(Part):

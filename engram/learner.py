@@ -34,6 +34,7 @@ from engram.initialise import materialise
 from engram.memory import Store, parse_codec
 from engram.methods import Method, Settings, find, method_settings, plain, unmet_needs
 from engram.nets import ConvNet, ReducedResNet18
+from engram.sizes import parse_bytes
 from engram.state import Tree, module_state, pad_optimizer_state, tree_bytes
 from engram.validation import Label, check_images, check_labels
 
@@ -50,6 +51,7 @@ FOOTPRINT = (
     "bookkeeping",
 )
 
+DEFAULT_MEMORY_SIZE = 100
 RESTORING_SLACK = 1 << 26
 """Bytes a restored learner may need beyond those that were saved."""
 
@@ -69,7 +71,8 @@ class Learner(Part):
 
     Args:
         method: a name of `engram methods`, or a `Method` of your own.
-        memory_size: images the memory holds (K).
+        memory_size: images the memory holds (K); 100 if neither this nor `memory_bytes` is given.
+        memory_bytes: bytes of encoded images the memory holds instead, such as "300KB"; as many images as fit.
         slots_per_class: slots each class may claim for its summary (k), or "auto": K over the classes seen.
         seed: of every random draw.
         repeats: training steps on each stream batch; the method's own if not given.
@@ -85,7 +88,8 @@ class Learner(Part):
         self,
         method: str | Method = "scr+ssd",
         *,
-        memory_size: int = 100,
+        memory_size: int | None = None,
+        memory_bytes: int | str | None = None,
         slots_per_class: int | Literal["auto"] = "auto",
         seed: int = 0,
         repeats: int | None = None,
@@ -111,7 +115,11 @@ class Learner(Part):
             raise InputError(f"slots_per_class is {slots_per_class}: give a positive number, or 'auto'")
         if repeats is not None and repeats < 1:
             raise InputError(f"repeats is {repeats}: every stream batch is trained on at least once")
-        if memory_size < 1:
+        if memory_size is not None and memory_bytes is not None:
+            raise InputError("memory_size and memory_bytes both limit the memory: give one of them")
+        if memory_size is None and memory_bytes is None:
+            memory_size = DEFAULT_MEMORY_SIZE
+        if memory_size is not None and memory_size < 1:
             raise InputError(f"memory_size is {memory_size}: a memory needs at least one slot")
         given = {
             "scheme": scheme,
@@ -126,6 +134,7 @@ class Learner(Part):
         settings = method_settings(composition, given)
         self.method = method if isinstance(method, str) else None
         self.memory_size, self.slots_per_class = memory_size, slots_per_class
+        self.memory_bytes = None if memory_bytes is None else parse_bytes(memory_bytes)
         self.seed, self.boundary_gap, self.codec, self.keep_originals = seed, boundary_gap, codec, keep_originals
         self.repeats = repeats or composition.repeats
         self.classes_total = classes_total
@@ -284,7 +293,7 @@ class Learner(Part):
             theta = ConvNet(channels, size, **self.settings["theta"]) if self.summarizer else None
         nets = sum(tree_bytes(module_state(net)) for net in (backbone, theta) if net is not None)
         heads = 4 * backbone.feature_width * (backbone.feature_width + (self.classes_total or 0))
-        if nets + heads + 10 * self.memory_size > limit:
+        if nets + heads + 10 * (self.memory_size or 0) > limit:
             raise ValueError("its settings ask for far more than was saved")
 
     def _check_all_restored(self) -> None:
@@ -308,6 +317,7 @@ class Learner(Part):
         return {
             "method": self.method,
             "memory_size": self.memory_size,
+            "memory_bytes": self.memory_bytes,
             "slots_per_class": self.slots_per_class,
             "seed": self.seed,
             "repeats": self.repeats,
@@ -339,7 +349,7 @@ class Learner(Part):
         self.model = Model(backbone, backbone.feature_width)
         self.optimizer = self.scheme.build(self.model, self.rng)
         self.model.grow(self.classes_total or 0, self.rng["init"])
-        store = Store(self.memory_size, image_shape, parse_codec(self.codec), self.device, self.keep_originals)
+        store = self._new_memory(image_shape)
         self._memory = store
         self.add_state("model", self.model)
         self.add_state("optimizer", self.optimizer, count_as="optimizer")
@@ -350,6 +360,14 @@ class Learner(Part):
             )
             self.summarizer.build(theta)
         self.image_shape = image_shape
+
+    def _new_memory(self, image_shape: tuple[int, int, int]) -> Store:
+        """A limit in bytes is one in images where every image takes the same."""
+        codec, size, budget = parse_codec(self.codec), self.memory_size, self.memory_bytes
+        each = codec.record_bytes(image_shape)
+        if budget is not None and each is not None and each <= budget:
+            size, budget = budget // each, None
+        return Store(size, image_shape, codec, self.device, self.keep_originals, budget)
 
     def _meet(self, new: list[Label]) -> None:
         """New classes: a boundary if one is due, then every part makes room for them."""
@@ -398,7 +416,7 @@ class Learner(Part):
 
     def _context(self) -> Context:
         classes = len(self.labels)
-        auto = max(1, self.memory_size // max(1, classes))
+        auto = max(1, self._memory.capacity // max(1, classes))
         return Context(
             model=self.model,
             scheme=self.scheme,

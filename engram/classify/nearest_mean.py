@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engram.classify.batches import in_batches
-from engram.core import Classifier, Context, Model
+from engram.core import Classifier, Context, InputError, Model
 
 
 class NearestClassMean(Classifier):
@@ -39,7 +39,8 @@ class NearestClassMean(Classifier):
             if sums is None:
                 sums = features.new_zeros(ctx.classes, features.shape[1])
             sums.index_add_(0, batch.y, features)
-        assert sums is not None, "a learner that knows a class has an image of it"
+        if sums is None:
+            raise InputError("the memory holds no image, so no class has a mean: give the memory more bytes")
         means = F.normalize(sums / labels.bincount(minlength=ctx.classes)[:, None], dim=1)
         return means.masked_fill((labels.bincount(minlength=ctx.classes) == 0)[:, None], torch.nan)
 

@@ -46,5 +46,7 @@ def memory_table(learner: Learner) -> Table:
         table.add_row(str(label), *(str(count[index]) for count in counts.values()))
     table.add_row("all", *(str(count.total()) for count in counts.values()))
     filled = f"{memory.size} of {memory.capacity} slots filled"
+    if memory.budget is not None:
+        filled = f"{memory.size} images in {memory.used:,} of {memory.budget:,} bytes"
     table.caption = f"{filled}, {memory.seen} images seen, codec {memory.codec.name}"
     return table

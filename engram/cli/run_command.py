@@ -19,6 +19,7 @@ from engram.core import InputError
 from engram.experiment.every import Every
 from engram.experiment.pool import Job, run_all
 from engram.experiment.run import Interrupted, RunConfig, run
+from engram.learner import DEFAULT_MEMORY_SIZE
 from engram.methods import configurable, find, method_settings, plain, settings_of
 from engram.report.tables import compare
 
@@ -34,7 +35,8 @@ def main(argv: list[str]) -> int:
     config = to_config(options)
     seeds = range(config.seed, config.seed + options.seeds)
     stream = config.stream or find(config.method).stream
-    out = options.out or Path("runs") / f"{config.method}-{config.dataset}-{stream}-k{config.memory_size}"
+    size = f"k{config.memory_size or DEFAULT_MEMORY_SIZE}" if config.memory_bytes is None else f"{config.memory_bytes}"
+    out = options.out or Path("runs") / f"{config.method}-{Path(config.dataset).name}-{stream}-{size}"
     jobs = [Job(dataclasses.replace(config, seed=seed), out / f"seed-{seed}") for seed in seeds]
     if options.seeds == 1 and options.out:
         jobs = [Job(config, out)]

@@ -25,7 +25,7 @@ from engram.core import InputError
 from engram.experiment import metrics
 from engram.experiment.every import Due, Every
 from engram.experiment.lock import only_one
-from engram.learner import Learner
+from engram.learner import DEFAULT_MEMORY_SIZE, Learner
 from engram.methods import find
 from engram.report.pictures import save_memory
 from engram.streams import Scenario, Task, TaskStream, class_incremental, load_dataset
@@ -53,7 +53,8 @@ class RunConfig:
         instance_order: the images of a class come shuffled, or as the data set has them (kept).
         image_size: pixels a side; the data set's own if not given (a folder's: 32).
         skip_damaged: leave out image files that cannot be read, instead of stopping.
-        memory_size: images the memory holds (K).
+        memory_size: images the memory holds (K); 100 if neither this nor memory_bytes is given.
+        memory_bytes: bytes of encoded images the memory holds instead, such as 300KB.
         slots_per_class: slots a class may claim (k); K over all classes of a paper stream, else auto.
         repeats: training steps on each stream batch; the method's own if not given.
         classes_total: outputs softmax heads have from the start; all classes of a paper or iid stream, else they grow.
@@ -76,7 +77,8 @@ class RunConfig:
     instance_order: Literal["shuffled", "kept"] = "shuffled"
     image_size: int | None = None
     skip_damaged: bool = False
-    memory_size: int = 100
+    memory_size: int | None = None
+    memory_bytes: int | str | None = None
     slots_per_class: int | Literal["auto"] | None = None
     repeats: int | None = None
     classes_total: int | None = None
@@ -207,8 +209,10 @@ class _Run:
             "class_order": config.class_order,
             "instance_order": config.instance_order,
             "image_size": learner.image_shape[-1] if learner.image_shape else config.image_size,
-            "memory_size": config.memory_size,
+            "memory_size": learner.memory_size,
+            "memory_budget": learner.memory_bytes,
             "memory_bytes": learner.footprint()["images"],
+            "memory_images": learner.memory.size,
             "slots_per_class": learner.slots_per_class,
             "repeats": learner.repeats,
             "classes_total": learner.classes_total,
@@ -269,13 +273,16 @@ class _Run:
 def _resolved(config: RunConfig) -> RunConfig:
     """With what follows from the method and the stream filled in."""
     stream = config.stream or find(config.method).stream
-    return dataclasses.replace(config, stream=stream, batch=config.batch or (128 if stream == "iid" else 10))
+    size = DEFAULT_MEMORY_SIZE if config.memory_size is None and config.memory_bytes is None else config.memory_size
+    batch = config.batch or (128 if stream == "iid" else 10)
+    return dataclasses.replace(config, stream=stream, batch=batch, memory_size=size)
 
 
 def _make_learner(config: RunConfig, stream: TaskStream) -> Learner:
     slots = config.slots_per_class
     if slots is None:
-        slots = max(1, config.memory_size // stream.class_count) if config.stream == "paper" else "auto"
+        announced = config.stream == "paper" and config.memory_size is not None
+        slots = max(1, (config.memory_size or 0) // stream.class_count) if announced else "auto"
     classes_total = config.classes_total
     if classes_total is None and Scenario.parse(stream.order).announced:
         classes_total = stream.class_count
@@ -283,6 +290,7 @@ def _make_learner(config: RunConfig, stream: TaskStream) -> Learner:
         config.method,
         classes_total=classes_total,
         memory_size=config.memory_size,
+        memory_bytes=config.memory_bytes,
         slots_per_class=slots,
         seed=config.seed,
         repeats=config.repeats,

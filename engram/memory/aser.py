@@ -9,7 +9,7 @@ from torch import Tensor
 
 from engram.core import Batch, Context, Policy, StoreReport
 from engram.knn_shapley import knn_shapley, sample_per_class
-from engram.memory.reservoir import draw_reservoir_slots
+from engram.memory.reservoir import draw_priority, draw_reservoir_slots
 
 
 class ShapleyMemory(Policy):
@@ -31,17 +31,18 @@ class ShapleyMemory(Policy):
 
     def store(self, stream: Batch, ctx: Context) -> StoreReport:
         memory, report = ctx.memory, StoreReport()
+        before = memory.stored
         fitting = min(memory.free, len(stream))
         for image, label in zip(stream.x[:fitting], stream.y[:fitting].tolist(), strict=True):
-            report.stored.append(memory.size)
-            memory.put(memory.size, image, label)
+            memory.put(memory.size, image, label, draw_priority(memory, ctx.rng["memory"]))
         rest = torch.arange(fitting, len(stream))
         if len(rest):
-            self._compete(stream[rest], report, ctx)
+            self._compete(stream[rest], ctx)
+        report.stored = memory.stored_since(before)
         memory.seen += len(stream)
         return report
 
-    def _compete(self, stream: Batch, report: StoreReport, ctx: Context) -> None:
+    def _compete(self, stream: Batch, ctx: Context) -> None:
         memory, generator = ctx.memory, ctx.rng["memory"]
         labels = memory.labels[: memory.size]
         evaluation = sample_per_class(labels, int(self.per_class), generator)
@@ -49,7 +50,7 @@ class ShapleyMemory(Policy):
         wanted = int(self.per_class * ctx.classes)
         slots = outside[torch.randperm(len(outside), generator=generator)[:wanted]]
         if not len(slots):
-            self._store_at_random(stream, report, ctx)
+            self._store_at_random(stream, ctx)
             return
         threshold = float(torch.rand(1, generator=generator)) / ctx.classes
         share = labels.bincount(minlength=ctx.classes) / memory.capacity
@@ -61,19 +62,21 @@ class ShapleyMemory(Policy):
         ).sum(0)
         kept = torch.zeros(len(candidates), dtype=torch.bool)
         kept[values.topk(len(slots)).indices.cpu()] = True
-        dropped = slots[~kept[: len(slots)]].tolist()
+        dropped = memory.ids[slots[~kept[: len(slots)]]].tolist()
         arriving = kept[len(slots) :].nonzero().flatten().tolist()
-        for slot, position in zip(dropped, arriving, strict=True):
-            memory.put(slot, stream.x[position], int(stream.y[position]))
-            report.stored.append(slot)
+        for identity, position in zip(dropped, arriving, strict=True):
+            slot = memory.slot_of(identity) if identity in memory.ids else memory.size
+            if slot != memory.limit:
+                priority = draw_priority(memory, generator)
+                memory.put(slot, stream.x[position], int(stream.y[position]), priority)
 
-    def _store_at_random(self, stream: Batch, report: StoreReport, ctx: Context) -> None:
+    def _store_at_random(self, stream: Batch, ctx: Context) -> None:
         """A memory too small to have candidates outside the evaluation set is a reservoir."""
-        drawn = draw_reservoir_slots(len(stream), ctx.memory, ctx.rng["memory"])
+        memory, generator = ctx.memory, ctx.rng["memory"]
+        drawn = draw_reservoir_slots(len(stream), memory, generator)
         for image, label, slot in zip(stream.x, stream.y.tolist(), drawn, strict=True):
-            if slot < ctx.memory.capacity:
-                ctx.memory.put(slot, image, label)
-                report.stored.append(slot)
+            if slot < memory.size:
+                memory.put(slot, image, label, draw_priority(memory, generator))
 
     def _features(self, batch: Batch, ctx: Context) -> Tensor:
         with ctx.model.evaluating():

@@ -7,6 +7,7 @@ off: `uint8` as they are, `jpeg` and `webp` compressed with a quality, written "
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -25,6 +26,9 @@ class Codec(Protocol):
 
     name: str
 
+    def record_bytes(self, shape: tuple[int, int, int]) -> int | None:
+        """Bytes of every record, or None where they differ."""
+
     def encode(self, images: Tensor) -> list[Tensor]: ...
 
     def decode(self, records: Sequence[Tensor], shape: tuple[int, int, int]) -> Tensor: ...
@@ -34,6 +38,9 @@ class Float32:
     """The paper's: pixels as they are, neither clamped nor quantised."""
 
     name = "float32"
+
+    def record_bytes(self, shape: tuple[int, int, int]) -> int | None:
+        return 4 * math.prod(shape)
 
     def encode(self, images: Tensor) -> list[Tensor]:
         return [image.contiguous().view(-1).view(torch.uint8).clone() for image in images.detach().float().cpu()]
@@ -46,6 +53,9 @@ class Uint8:
     """One byte a value: a quarter of float32, and nothing lost of images that came as bytes."""
 
     name = "uint8"
+
+    def record_bytes(self, shape: tuple[int, int, int]) -> int | None:
+        return math.prod(shape)
 
     def encode(self, images: Tensor) -> list[Tensor]:
         return [pixels.reshape(-1) for pixels in _to_bytes(images)]
@@ -62,6 +72,9 @@ class Compressed:
             raise InputError(f"{kind}({quality}): the quality lies between 1 and 100")
         self.kind, self.quality = kind, quality
         self.name = f"{kind}({quality})"
+
+    def record_bytes(self, shape: tuple[int, int, int]) -> int | None:
+        return None
 
     def encode(self, images: Tensor) -> list[Tensor]:
         records = []

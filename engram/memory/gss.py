@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from engram.core import Batch, Context, Policy, StoreReport
 from engram.gradients import label_gradient
+from engram.memory.reservoir import draw_priority
 
 
 def replacement_probability(victim: Tensor, newcomer: Tensor) -> Tensor:
@@ -38,25 +39,27 @@ class GradientSelection(Policy):
 
     def __init__(self, batch: int = 10, references: int = 10, first_score: float = 0.1) -> None:
         self.batch, self.references, self.first_score = batch, references, first_score
-        self.add_state("scores", [])
-        self.scores: list[float]
-        """By slot."""
 
     def store(self, stream: Batch, ctx: Context) -> StoreReport:
         memory, report = ctx.memory, StoreReport()
+        before = memory.stored
         fitting = stream[torch.arange(min(memory.free, len(stream)))]
         if len(fitting):
             scores = self._scores(fitting, ctx) if memory.size else [self.first_score] * len(fitting)
             for image, label, score in zip(fitting.x, fitting.y.tolist(), scores, strict=True):
-                report.stored.append(memory.size)
-                memory.put(memory.size, image, label)
-                self.scores.append(score)
+                self._put(memory.size, image, label, score, ctx)
         else:
-            self._replace(stream, report, ctx)
+            self._replace(stream, ctx)
+        report.stored = memory.stored_since(before)
         memory.seen += len(stream)
         return report
 
-    def _replace(self, stream: Batch, report: StoreReport, ctx: Context) -> None:
+    def _put(self, slot: int, image: Tensor, label: int, score: float, ctx: Context) -> None:
+        stored = ctx.memory.put(slot, image, label, draw_priority(ctx.memory, ctx.rng["memory"]))
+        if stored is not None:
+            ctx.memory.score[stored] = score
+
+    def _replace(self, stream: Batch, ctx: Context) -> None:
         memory, generator = ctx.memory, ctx.rng["memory"]
         references = self._reference_gradients(ctx)
         if float(_largest_cosine(label_gradient(stream, ctx), references)) >= 0:
@@ -64,16 +67,16 @@ class GradientSelection(Policy):
         new = torch.tensor(
             [float(_largest_cosine(label_gradient(image, ctx), references)) for image in _singly(stream)]
         )
-        old = torch.tensor(self.scores)
+        old = memory.score[: memory.size].clone()
         victims = draw_without_replacement(victim_weights(old), min(len(stream), memory.size), generator)
         new = new[: len(victims)]
         chances = replacement_probability(old[victims], new)
         replaced = torch.rand(len(victims), generator=generator) < chances
+        challenged = memory.ids[victims].tolist()
         for position in replaced.nonzero().flatten().tolist():
-            slot = int(victims[position])
-            memory.put(slot, stream.x[position], int(stream.y[position]))
-            self.scores[slot] = float(new[position])
-            report.stored.append(slot)
+            if challenged[position] in memory.ids:
+                slot = memory.slot_of(challenged[position])
+                self._put(slot, stream.x[position], int(stream.y[position]), float(new[position]), ctx)
 
     def _scores(self, batch: Batch, ctx: Context) -> list[float]:
         references = self._reference_gradients(ctx)

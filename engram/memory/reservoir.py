@@ -16,20 +16,32 @@ def draw_reservoir_slots(count: int, memory: Store, generator: torch.Generator) 
     return torch.randint(0, max(memory.seen, memory.capacity), (count,), generator=generator).tolist()
 
 
+def draw_priority(memory: Store, generator: torch.Generator) -> float:
+    """Of an image that is stored by chance: where bytes are the limit, a uniform draw decides who stays."""
+    return 1.0 if memory.budget is None else float(torch.rand(1, generator=generator))
+
+
 class Reservoir(Policy):
     """Fills free slots, then stores each image with probability K / n in a uniformly drawn slot.
 
     n counts the images before this batch, as published. So every batch after the first K images is kept alike, and the
-    first K a little less: with batches of b, about 1 − b/K of it.
+    first K a little less: with batches of b, about 1 − b/K of it. Where bytes are the limit, every image draws a
+    priority, and those of the highest stay that fit.
     """
 
     def store(self, stream: Batch, ctx: Context) -> StoreReport:
-        memory, report = ctx.memory, StoreReport()
-        drawn = draw_reservoir_slots(len(stream), memory, ctx.rng["memory"])
-        for image, label, index in zip(stream.x, stream.y.tolist(), drawn, strict=True):
-            slot = memory.size if memory.free else index
-            if slot < memory.capacity:
-                memory.put(slot, image, label)
-                report.stored.append(slot)
+        memory, generator, report = ctx.memory, ctx.rng["memory"], StoreReport()
+        if memory.budget is not None:
+            before = memory.stored
+            for image, label in zip(stream.x, stream.y.tolist(), strict=True):
+                memory.put(memory.size, image, label, draw_priority(memory, generator))
+            report.stored = memory.stored_since(before)
+        else:
+            drawn = draw_reservoir_slots(len(stream), memory, generator)
+            for image, label, index in zip(stream.x, stream.y.tolist(), drawn, strict=True):
+                slot = memory.size if memory.free else index
+                if slot < memory.capacity:
+                    memory.put(slot, image, label)
+                    report.stored.append(slot)
         memory.seen += len(stream)
         return report

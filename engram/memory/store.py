@@ -1,6 +1,8 @@
-"""The memory: K slots of encoded images with their labels, and who may change them."""
+"""The memory: slots of encoded images with their labels, and who may change them."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
@@ -9,42 +11,86 @@ from engram.core import Batch, Context, InputError, Part
 from engram.memory.codec import Codec, Float32
 from engram.state import Tree
 
+COLUMNS = {"labels": -1, "claimed": False, "summary": False, "score": 0.0, "priority": 0.0, "ids": -1}
+"""What is kept for each slot, and what an empty one holds."""
+FIRST_SLOTS = 16
+
 
 class Store(Part):
-    """Slots are filled in order and never emptied; `size` of them hold an image.
+    """Slots are filled in order; `size` of them hold an image.
+
+    The limit is a number of images, or a number of bytes of encoded images: then `capacity` is an estimate, images are
+    removed to make room for others, and the last one moves into the gap, so a slot number is good only until the next
+    change; `ids` tell images apart for good.
 
     A *claimed* slot belongs to its class: a policy leaves it alone and only summarizing rewrites it. A *summary* is a
     slot that summarizing has rewritten. With `keep_originals` the first image of each claimed slot is kept beside it,
     to be looked at (it costs its bytes, and nothing learns from it).
+
+    Args:
+        capacity: images the memory holds, or None.
+        shape: of an image.
+        codec: how images become bytes.
+        device: where images are read to.
+        keep_originals: keep the first image of each claimed slot.
+        budget: bytes of encoded images the memory holds, or None.
     """
 
     def __init__(
         self,
-        capacity: int,
+        capacity: int | None,
         shape: tuple[int, int, int],
         codec: Codec | None = None,
         device: torch.device | None = None,
         keep_originals: bool = False,
+        budget: int | None = None,
     ) -> None:
-        if capacity < 1:
+        if (capacity is None) == (budget is None):
+            raise InputError("a memory is limited in images or in bytes: give one of the two")
+        if capacity is not None and capacity < 1:
             raise InputError(f"memory_size is {capacity}: a memory needs at least one slot")
-        self.capacity, self.shape = capacity, shape
         self.codec: Codec = codec or Float32()
+        blank = len(self.codec.encode(torch.zeros(1, *shape))[0])
+        if budget is not None and blank > budget:
+            raise InputError(
+                f"memory_bytes is {budget}: not even a blank image, {blank} bytes as {self.codec.name}, fits"
+            )
+        self.shape, self.budget = shape, budget
+        self.limit = capacity
         self.device = device or torch.device("cpu")
         self.keep_originals = keep_originals
         self.version = 0
+        slots = FIRST_SLOTS if capacity is None else capacity
         self.add_state("records", [], count_as="images")
         self.add_state("originals", {}, count_as="originals")
-        self.add_state("labels", torch.full((capacity,), -1), count_as="labels")
-        self.add_state("claimed", torch.zeros(capacity, dtype=torch.bool))
-        self.add_state("summary", torch.zeros(capacity, dtype=torch.bool))
+        for name, empty in COLUMNS.items():
+            self.add_state(name, torch.full((slots,), empty), count_as="labels" if name == "labels" else "bookkeeping")
         self.add_state("seen", 0)
+        self.add_state("stored", 0)
         self.records: list[Tensor]
         self.originals: dict[int, Tensor]
+        """By id."""
         self.labels: Tensor
         self.claimed: Tensor
         self.summary: Tensor
+        self.score: Tensor
+        """A number a policy may keep for each image."""
+        self.priority: Tensor
+        """Where bytes are short, the lowest goes first."""
+        self.ids: Tensor
         self.seen: int
+        self.stored: int
+        """Images ever stored."""
+
+    @property
+    def used(self) -> int:
+        """Bytes of the encoded images."""
+        return sum(len(record) for record in self.records)
+
+    @property
+    def capacity(self) -> int:
+        """Images the memory holds when full; where bytes are the limit, about so many."""
+        return self.size + self.free if self.limit is None else self.limit
 
     @property
     def size(self) -> int:
@@ -52,7 +98,12 @@ class Store(Part):
 
     @property
     def free(self) -> int:
-        return self.capacity - self.size
+        """Further images that fit; where bytes are the limit, of the mean size so far."""
+        if self.budget is None:
+            return (self.limit or 0) - self.size
+        used = self.used
+        typical = used / self.size if self.size else math.prod(self.shape)
+        return max(int((self.budget - used) // typical), 0 if self.size else 1)
 
     def read(self, slots: Tensor) -> Batch:
         """Decoded images and labels of these slots, in this order."""
@@ -61,37 +112,109 @@ class Store(Part):
         records = [self.records[slot] for slot in slots.tolist()]
         return Batch(self.codec.decode(records, self.shape).to(self.device), self.labels[slots].to(self.device))
 
-    def put(self, slot: int, image: Tensor, label: int) -> None:
-        """Store one image; `slot` is filled, unclaimed, or the next free one."""
-        if slot > self.size or slot >= self.capacity:
-            raise IndexError(f"slot {slot} is neither filled nor the next free one ({self.size} of {self.capacity})")
-        if self.claimed[slot]:
+    def put(self, slot: int, image: Tensor, label: int, priority: float = 1.0) -> int | None:
+        """Store one image; `slot` is filled and unclaimed, or the next free one. Returns where it is then.
+
+        Where bytes are the limit, unclaimed images of lower priority make room for it; None where they cannot.
+        """
+        if slot > self.size or slot == self.limit:
+            raise IndexError(f"slot {slot} is neither filled nor the next free one ({self.size} of {self.limit})")
+        if slot < self.size and self.claimed[slot]:
             raise ValueError(f"slot {slot} is claimed by class {int(self.labels[slot])}: release it first")
         record = self.codec.encode(image[None])[0]
-        if slot == self.size:
+        replaced = int(self.ids[slot]) if slot < self.size else None
+        if not self._make_room(
+            len(record) - (len(self.records[slot]) if replaced is not None else 0), priority, replaced
+        ):
+            return None
+        slot = self.size if replaced is None else self.slot_of(replaced)
+        if replaced is None:
+            if slot == len(self.labels):
+                self._double_columns()
             self.records.append(record)
         else:
             self.records[slot] = record
-        self.labels[slot] = label
+        self.labels[slot], self.priority[slot], self.score[slot] = label, priority, 0.0
         self.summary[slot] = False
+        self.ids[slot] = self.stored
+        self.stored += 1
         self.version += 1
+        return slot
 
     def rewrite(self, slots: Tensor, images: Tensor) -> None:
-        """Replace the images of claimed slots by summaries; labels stay."""
-        for slot, record in zip(slots.tolist(), self.codec.encode(images), strict=True):
-            self.records[slot] = record
-        self.summary[slots] = True
+        """Replace the images of claimed slots by summaries; labels stay.
+
+        Where bytes are the limit, unclaimed images make room; a summary for which there is none is left as it was.
+        """
+        records = self.codec.encode(images)
+        for identity, record in zip(self.ids[slots].tolist(), records, strict=True):
+            slot = self.slot_of(identity)
+            if self._make_room(len(record) - len(self.records[slot]), math.inf, identity):
+                slot = self.slot_of(identity)
+                self.records[slot] = record
+                self.summary[slot] = True
         self.version += 1
 
     def claim(self, slot: int) -> None:
         """Give a filled slot to its class for good."""
         self.claimed[slot] = True
         if self.keep_originals:
-            self.originals[slot] = self.records[slot].clone()
+            self.originals[int(self.ids[slot])] = self.records[slot].clone()
 
     def release(self, slot: int) -> None:
         self.claimed[slot] = False
-        self.originals.pop(slot, None)
+        self.originals.pop(int(self.ids[slot]), None)
+
+    def remove(self, slot: int) -> None:
+        """Empty a slot; the last image moves into it."""
+        last = self.size - 1
+        self.release(slot)
+        self.records[slot] = self.records[last]
+        self.records.pop()
+        for name, empty in COLUMNS.items():
+            column = getattr(self, name)
+            column[slot] = column[last]
+            column[last] = empty
+        self.version += 1
+
+    def slot_of(self, identity: int) -> int:
+        """Where the image of this id is."""
+        return int((self.ids == identity).nonzero()[0])
+
+    def stored_since(self, stored: int) -> list[int]:
+        """Slots of the images that are there and were not when `stored` images had ever been."""
+        return (self.ids[: self.size] >= stored).nonzero().flatten().tolist()
+
+    def missing_bytes(self, image: Tensor) -> int:
+        """Bytes that claimed images would have to give up before this one fits, if all unclaimed ones went."""
+        if self.budget is None:
+            return 0
+        claimed = sum(len(self.records[slot]) for slot in self.claimed[: self.size].nonzero().flatten().tolist())
+        return max(0, claimed + len(self.codec.encode(image[None])[0]) - self.budget)
+
+    def _make_room(self, length: int, priority: float, spared: int | None) -> bool:
+        """Remove unclaimed images of lower priority, the lowest first, until `length` more bytes fit; or do nothing."""
+        if self.budget is None:
+            return True
+        missing = length - (self.budget - self.used)
+        going: list[int] = []
+        for slot in self.priority[: self.size].argsort(stable=True).tolist():
+            if missing <= 0:
+                break
+            if not self.claimed[slot] and int(self.ids[slot]) != spared and self.priority[slot] < priority:
+                going.append(int(self.ids[slot]))
+                missing -= len(self.records[slot])
+        if missing > 0:
+            return False
+        for identity in going:
+            self.remove(self.slot_of(identity))
+        return True
+
+    def _double_columns(self) -> None:
+        """Where bytes are the limit, the number of slots is not known in advance."""
+        for name, empty in COLUMNS.items():
+            column = getattr(self, name)
+            setattr(self, name, torch.cat([column, torch.full_like(column, empty)]))
 
     def filled(self) -> Tensor:
         return torch.arange(self.size)
@@ -110,9 +233,10 @@ class Store(Part):
 
     def read_original(self, slot: int) -> Tensor:
         """The first image of a claimed slot, if the store was told to keep it."""
-        if slot not in self.originals:
+        original = self.originals.get(int(self.ids[slot]))
+        if original is None:
             raise InputError(f"no original is kept for slot {slot}: create the learner with keep_originals=True")
-        return self.codec.decode([self.originals[slot]], self.shape)[0]
+        return self.codec.decode([original], self.shape)[0]
 
     def check_restored(self, ctx: Context) -> None:
         held = self.labels[: self.size]
@@ -123,11 +247,16 @@ class Store(Part):
         return super().state() | {name: _pack(getattr(self, name)) for name in ("records", "originals")}
 
     def load_state(self, tree: Tree) -> None:
-        super().load_state(tree | {name: _unpack(tree[name]) for name in ("records", "originals")})
-        records = [*self.records, *self.originals.values()]
-        if len(self.records) > self.capacity or any(record.dtype != torch.uint8 for record in records):
-            raise ValueError(f"{len(self.records)} records do not fit a memory of {self.capacity} images")
-        for record in records:
+        records = _unpack(tree["records"])
+        while self.limit is None and len(self.labels) < len(records):
+            self._double_columns()
+        super().load_state(tree | {"records": records, "originals": _unpack(tree["originals"])})
+        held = [*self.records, *self.originals.values()]
+        if len(self.records) > len(self.labels) or any(record.dtype != torch.uint8 for record in held):
+            raise ValueError(f"{len(self.records)} records do not fit a memory of {self.limit} images")
+        if self.budget is not None and self.used > self.budget:
+            raise ValueError(f"{self.used} bytes of images do not fit a memory of {self.budget} bytes")
+        for record in held:
             self.codec.decode([record], self.shape)
         self.version += 1
 

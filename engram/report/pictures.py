@@ -32,7 +32,7 @@ def save_memory(learner: Learner, class_names: Sequence[str], folder: Path) -> N
         "summary": memory.summary[: memory.size].clone(),
     }
     if memory.originals:
-        slots = sorted(memory.originals)
+        slots = sorted(memory.slot_of(identity) for identity in memory.originals)
         tensors["original_slots"] = torch.tensor(slots)
         tensors["originals"] = torch.stack([memory.read_original(slot) for slot in slots])
     safetensors.torch.save_file(
@@ -57,7 +57,7 @@ def contact_sheet(memory: Store, names: Sequence[str], limit: int = 100, zoom: i
     for position, slot in enumerate(slots.tolist()):
         left, top = GAP + position % columns * width, GAP + position // columns * height
         pen.text((left, top), names[int(memory.labels[slot])][: side // 6], fill="black")
-        shown = [memory.read_original(slot)] if slot in memory.originals else []
+        shown = [memory.read_original(slot)] if int(memory.ids[slot]) in memory.originals else []
         shown.append(memory.read(torch.tensor([slot])).x[0].cpu())
         for row, pixels in enumerate(shown):
             sheet.paste(to_image(pixels, zoom), (left, top + CAPTION + row * (side + GAP)))

@@ -11,7 +11,7 @@ from engram.core import Batch, Part, as_float
 class ClassQueue(Part):
     """A ring of `capacity` images a class, for at most `max_classes` classes: the least recently seen one leaves.
 
-    Images that came as uint8 are kept as uint8.
+    Images that came as uint8 are kept as uint8. With no capacity it takes a whole batch, until it is cleared.
     """
 
     def __init__(self, capacity: int, max_classes: int) -> None:
@@ -42,7 +42,7 @@ class ClassQueue(Part):
         ring, pushed = self.images.pop(label, new[:0]), self.pushed.pop(label, 0)
         if ring.dtype != new.dtype:
             ring, new = as_float(ring), as_float(new)
-        room = self.capacity - len(ring)
+        room = (self.capacity or len(new)) - len(ring)
         ring = torch.cat([ring, new[:room]])
         overflow = new[room:]
         for image, position in zip(overflow, range(pushed + len(new) - len(overflow), pushed + len(new)), strict=True):

@@ -9,7 +9,6 @@ For each current class c, with real images from the queue and synthetic images M
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -39,16 +38,17 @@ FAST_REAL_IMAGES, FAST_THETA_INTERVAL = 10, 3
 class PastSummaries:
     """θ's features of past summaries, each computed once a round: θ and they stay as they are within it."""
 
-    def __init__(self, slots: Tensor, theta: SummarizingNet, read: Callable[[Tensor], Batch]) -> None:
-        self.slots, self.theta, self.read = slots, theta, read
+    def __init__(self, slots: Tensor, theta: SummarizingNet, ctx: Context) -> None:
+        self.ids, self.theta, self.memory = ctx.memory.ids[slots].tolist(), theta, ctx.memory
         self._known: dict[int, Tensor] = {}
 
     @torch.no_grad()
-    def features(self, chosen: Tensor) -> Tensor:
-        if missing := [slot for slot in chosen.tolist() if slot not in self._known]:
-            images = self.read(torch.tensor(missing)).x
-            self._known.update(zip(missing, self.theta.features(images), strict=True))
-        return torch.stack([self._known[slot] for slot in chosen.tolist()])
+    def features(self, chosen: list[int]) -> Tensor:
+        """Of the summaries with these ids."""
+        if missing := [identity for identity in chosen if identity not in self._known]:
+            slots = torch.tensor([self.memory.slot_of(identity) for identity in missing])
+            self._known.update(zip(missing, self.theta.features(self.memory.read(slots).x), strict=True))
+        return torch.stack([self._known[identity] for identity in chosen])
 
 
 class StreamSummarizer(Summarizer):
@@ -56,8 +56,8 @@ class StreamSummarizer(Summarizer):
 
     Args:
         interval: iterations between rounds (τ), counted from the last arrival of new classes.
-        queue: most recent real images kept for each current class.
-        ready: images a class needs in its queue before it is summarized; the whole queue if not given.
+        queue: most recent real images kept for each current class; 0 to use those of the batch at hand and keep none.
+        ready: images a class needs in its queue before it is summarized; the whole queue if not given (of none, one).
         fast: summarize by the cheaper defaults of `real_images` and `theta_interval`: about a third of the cost.
         real_images: real images drawn from a class's queue at each visit; all of them, or 10 if `fast`, if not given.
         gamma: weight of relationship matching (γ).
@@ -102,8 +102,10 @@ class StreamSummarizer(Summarizer):
             real_images = FAST_REAL_IMAGES if real_images is None else real_images
             theta_interval = FAST_THETA_INTERVAL if theta_interval is None else theta_interval
         theta_interval = 1 if theta_interval is None else theta_interval
-        if interval < 1 or queue < 1 or not 1 <= (queue if ready is None else ready) <= queue:
-            raise InputError(f"interval {interval}, queue {queue}, ready {ready}: need interval ≥ 1, 1 ≤ ready ≤ queue")
+        if interval < 1 or queue < 0 or not 1 <= (max(queue, 1) if ready is None else ready) <= max(queue, 1):
+            raise InputError(
+                f"interval {interval}, queue {queue}, ready {ready}: need interval ≥ 1, queue ≥ 0, 1 ≤ ready ≤ queue"
+            )
         if not 0 <= momentum < 1:
             raise InputError(f"momentum is {momentum}: need 0 ≤ momentum < 1")
         if min(max_current_classes, theta_batch) < 1 or min(anchors, theta_past_images) < 0:
@@ -115,7 +117,7 @@ class StreamSummarizer(Summarizer):
             raise InputError(f"theta_interval {theta_interval}, real_images {real_images}: need at least 1 of each")
         if new_classes not in ("reinit", "grow"):
             raise InputError(f"new_classes is {new_classes!r}: choose 'reinit' or 'grow'")
-        self.interval, self.ready, self.real_images = interval, ready or queue, real_images
+        self.interval, self.ready, self.real_images = interval, ready or max(queue, 1), real_images
         self.gamma, self.anchors = gamma, anchors
         self.learning_rate, self.momentum, self.augment = learning_rate, momentum, augment
         self.wait_full, self.new_classes = wait_full, new_classes
@@ -128,7 +130,7 @@ class StreamSummarizer(Summarizer):
         self.add_state("rounds", 0)
         self.queue: ClassQueue
         self.working: dict[int, dict[str, Tensor]]
-        """By slot: the float copy the optimizer moves, and its velocity."""
+        """By image id: the float copy the optimizer moves, and its velocity."""
         self.age: int
         """Iterations since the last reset, this one excluded."""
         self.boundary_passed: bool
@@ -153,11 +155,11 @@ class StreamSummarizer(Summarizer):
     def check_restored(self, ctx: Context) -> None:
         shape = ctx.memory.shape
         self.queue.check(shape)
-        for slot, copy in self.working.items():
-            if slot not in range(ctx.memory.capacity) or copy.keys() != {"image", "velocity"}:
-                raise ValueError(f"a working copy of slot {slot} with {sorted(copy)} cannot be")
+        for identity, copy in self.working.items():
+            if copy.keys() != {"image", "velocity"}:
+                raise ValueError(f"a working copy of image {identity} with {sorted(copy)} cannot be")
             if any((tensor.dtype, tensor.shape) != (torch.float32, shape) for tensor in copy.values()):
-                raise ValueError(f"the working copy of slot {slot} is no image of shape {tuple(shape)}")
+                raise ValueError(f"the working copy of image {identity} is not of shape {tuple(shape)}")
         with torch.no_grad():
             self.theta(torch.zeros(1, *shape, device=next(self.theta.parameters()).device))
 
@@ -181,14 +183,14 @@ class StreamSummarizer(Summarizer):
         self.queue.push(stream)
 
     def after_store(self, stream: Batch, report: StoreReport, ctx: Context) -> None:
-        for slot in report.claimed + report.released:
-            self.working.pop(slot, None)
         with ctx.clock("summarize"):
             if self.age % self.interval == 0 and not (self.wait_full and ctx.memory.free):
                 self._round(self._ready_classes(report, ctx), ctx)
         if self.age % self.theta_interval == 0:
             with ctx.clock("theta"):
                 self._train_theta(stream, ctx)
+        if not self.queue.capacity:
+            self.queue.clear()
         self.age += 1
 
     def _ready_classes(self, report: StoreReport, ctx: Context) -> list[int]:
@@ -209,14 +211,15 @@ class StreamSummarizer(Summarizer):
             return
         memory = ctx.memory
         current = torch.isin(memory.labels, torch.tensor(self.queue.classes))
-        past = PastSummaries((memory.claimed & ~current).nonzero().flatten(), self.theta, memory.read)
+        past = PastSummaries((memory.claimed & ~current).nonzero().flatten(), self.theta, ctx)
         rate = self.learning_rate if self.learning_rate is not None else image_learning_rate(ctx.slots_per_class)
         waiting = self._sync_working_copies(ctx)
         losses = []
         for position, label in enumerate(classes):
             slots = memory.claimed_by(label)
-            copies = [self.working[slot] for slot in slots.tolist()]
-            waiting -= set(slots.tolist())
+            identities = memory.ids[slots].tolist()
+            copies = [self.working[identity] for identity in identities]
+            waiting -= set(identities)
             images = torch.stack([copy["image"] for copy in copies])
             velocity = torch.stack([copy["velocity"] for copy in copies])
             drift(images, velocity, position, rate, self.momentum)
@@ -231,21 +234,24 @@ class StreamSummarizer(Summarizer):
             for copy, image, its_velocity in zip(copies, images, velocity, strict=True):
                 copy["image"], copy["velocity"] = image.clone(), its_velocity.clone()
             losses.append(loss)
-        for slot in waiting:
-            drift(self.working[slot]["image"], self.working[slot]["velocity"], len(classes), rate, self.momentum)
+        for identity in waiting:
+            copy = self.working[identity]
+            drift(copy["image"], copy["velocity"], len(classes), rate, self.momentum)
         self.rounds += 1
         self.last_losses = {name: sum(loss[name] for loss in losses) / len(losses) for name in losses[0]}
 
     def _sync_working_copies(self, ctx: Context) -> set[int]:
-        """Give each claimed slot of a current class a working copy, drop the others; returns the slots held."""
+        """Give each image claimed by a current class a working copy, drop the others; returns the ids held."""
         memory = ctx.memory
-        held = {slot for label in self.queue.classes for slot in memory.claimed_by(label).tolist()}
-        for slot in self.working.keys() - held:
-            del self.working[slot]
-        for slot in sorted(held - self.working.keys()):
-            image = memory.read(torch.tensor([slot])).x[0]
-            self.working[slot] = {"image": image, "velocity": torch.zeros_like(image)}
-        return held
+        slots = {
+            int(memory.ids[slot]): slot for label in self.queue.classes for slot in memory.claimed_by(label).tolist()
+        }
+        for identity in self.working.keys() - slots.keys():
+            del self.working[identity]
+        for identity in sorted(slots.keys() - self.working.keys()):
+            image = memory.read(torch.tensor([slots[identity]])).x[0]
+            self.working[identity] = {"image": image, "velocity": torch.zeros_like(image)}
+        return set(slots)
 
     def _gradient(
         self, images: Tensor, label: int, past: PastSummaries, ctx: Context
@@ -269,9 +275,10 @@ class StreamSummarizer(Summarizer):
         return augment(images, draw_augmentation(len(images), images.shape[-1], ctx.rng["summarize"], self.augment))
 
     def _anchors(self, past: PastSummaries, ctx: Context) -> Tensor | None:
-        if not len(past.slots) or not self.gamma or not self.anchors:
+        if not past.ids or not self.gamma or not self.anchors:
             return None
-        return past.features(past.slots[choose(self.anchors, len(past.slots), ctx.rng["summarize"])])
+        chosen = choose(self.anchors, len(past.ids), ctx.rng["summarize"])
+        return past.features([past.ids[position] for position in chosen.tolist()])
 
     def _train_theta(self, stream: Batch, ctx: Context) -> None:
         real = ctx.memory.real_images()

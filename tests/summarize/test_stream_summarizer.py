@@ -285,8 +285,8 @@ def test_anchors_are_summaries_of_past_classes_as_they_are(monkeypatch: pytest.M
     forwarded: list[int] = []
     plain_features, plain_read = PastSummaries.features, learner.memory.read
 
-    def watched(self: PastSummaries, chosen: Tensor) -> Tensor:
-        drawn.append(chosen.tolist())
+    def watched(self: PastSummaries, chosen: list[int]) -> Tensor:
+        drawn.append([self.memory.slot_of(identity) for identity in chosen])
         handle = self.theta.convolutions[0].register_forward_pre_hook(
             lambda _, inputs: forwarded.append(len(inputs[0]))
         )
@@ -382,3 +382,21 @@ def test_what_fast_stands_for_can_be_set_one_by_one() -> None:
     for wrong in ({"real_images": 0}, {"theta_interval": 0}):
         with pytest.raises(InputError):
             StreamSummarizer(**wrong)
+
+
+def test_without_a_queue_the_batch_at_hand_is_matched_and_nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = small_learner(memory_size=8, slots_per_class=1, summarize={"queue": 0, "interval": 1})
+    real: list[int] = []
+
+    def note_target(theta, images: Tensor, label: int):
+        real.append(len(images))
+        return matching_target(theta, images, label)
+
+    monkeypatch.setattr("engram.summarize.stream_summarizer.matching_target", note_target)
+    for index in range(4):
+        learner.observe(toy_images([0, 1, 1, 1], index), [0, 1, 1, 1])
+    assert learner.rounds == 3
+    assert real == [1, 3] * 3
+    assert learner.footprint()["queue"] == 0
+    with pytest.raises(InputError, match="queue"):
+        StreamSummarizer(queue=-1)
