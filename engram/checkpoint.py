@@ -17,6 +17,7 @@ import logging
 import os
 import re
 import shutil
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from engram.state import Tree, flatten, unflatten
 
 FORMAT = 2
 KEPT_GENERATIONS = 2
-LARGEST = {"manifest.json": 1 << 20, "state.json": 1 << 29, "state.safetensors": 1 << 33}
+LARGEST = {"CURRENT": 1000, "manifest.json": 1 << 16, "state.json": 1 << 26, "state.safetensors": 1 << 33}
 """Bytes a file may have."""
 
 _GENERATION = re.compile(r"gen-\d+")
@@ -39,7 +40,7 @@ class CheckpointError(ValueError):
     """A checkpoint is missing, damaged or of a version this software cannot read."""
 
 
-class NewerFormatError(CheckpointError):
+class OtherFormatError(CheckpointError):
     """A checkpoint was written by another version: nothing is damaged, and nothing older should be taken instead."""
 
 
@@ -54,7 +55,7 @@ def write_checkpoint(folder: Path, tree: Tree) -> None:
     checksums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     files["manifest.json"] = json.dumps({"format": FORMAT, "sha256": checksums}, indent=1).encode()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        _make_folder(folder)
         _add_generation(folder, files)
     except OSError as error:
         with suppress(OSError):
@@ -75,21 +76,46 @@ def _add_generation(folder: Path, files: dict[str, bytes]) -> None:
     partial.rename(folder / name)
     _sync_folder(folder)
     replace_file(folder / "CURRENT", name.encode())
-    for old in sorted(_generations(folder))[:-KEPT_GENERATIONS]:
-        shutil.rmtree(folder / f"gen-{old}", ignore_errors=True)
+    _prune(folder, name)
+
+
+def _prune(folder: Path, newest: str) -> None:
+    """Keep the newest generation and the one to fall back to, which is not a damaged one."""
+    kept = 1
+    for number in sorted(_generations(folder), reverse=True):
+        older = folder / f"gen-{number}"
+        if older.name == newest:
+            continue
+        if kept < KEPT_GENERATIONS and _is_whole(older):
+            kept += 1
+        else:
+            shutil.rmtree(older, ignore_errors=True)
+
+
+def _is_whole(generation: Path) -> bool:
+    try:
+        _read_files(generation)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return True
 
 
 def read_checkpoint(folder: Path) -> Tree:
     """The current generation, or, with a warning, the one before if that is damaged."""
-    if not (folder / "CURRENT").is_file():
-        raise CheckpointError(f"no checkpoint in {folder}: a file named CURRENT is expected there")
-    current = _read_limited(folder / "CURRENT", 1000).decode(errors="replace").strip()
+    if not holds_checkpoint(folder):
+        raise CheckpointError(f"no checkpoint in {folder}: a file named CURRENT and folders gen-N are expected there")
     older = [f"gen-{number}" for number in sorted(_generations(folder), reverse=True)]
-    problems: list[str] = [] if _GENERATION.fullmatch(current) else [f"CURRENT names {current[:40]!r}"]
+    problems: list[str] = []
+    try:
+        current = _read_limited(folder / "CURRENT").decode(errors="replace").strip()
+        if not _GENERATION.fullmatch(current):
+            problems.append(f"CURRENT names {current[:40]!r}")
+    except (OSError, CheckpointError) as error:
+        problems.append(f"CURRENT: {error}")
     for name in dict.fromkeys(older if problems else [current, *older]):
         try:
             tree = _read_generation(folder / name)
-        except NewerFormatError:
+        except OtherFormatError:
             raise
         except (OSError, ValueError, KeyError, TypeError, RecursionError, safetensors.SafetensorError) as error:
             problems.append(f"{name}: {error}")
@@ -100,10 +126,23 @@ def read_checkpoint(folder: Path) -> Tree:
     raise CheckpointError(f"no readable checkpoint in {folder} ({'; '.join(problems)})")
 
 
+def holds_checkpoint(folder: Path) -> bool:
+    """Whether there is anything to read in this folder."""
+    return (folder / "CURRENT").is_file() or bool(_generations(folder))
+
+
 def _read_generation(folder: Path) -> Tree:
+    contents = _read_files(folder)
+    return unflatten(safetensors.torch.load(contents["state.safetensors"]), json.loads(contents["state.json"]))
+
+
+def _read_files(folder: Path) -> dict[str, bytes]:
+    """The contents of a generation whose checksums are right."""
+    if folder.is_symlink():
+        raise CheckpointError("it is a link to elsewhere")
     manifest = json.loads(_read_limited(folder / "manifest.json"))
     if manifest["format"] != FORMAT:
-        raise NewerFormatError(
+        raise OtherFormatError(
             f"{folder} has format {str(manifest['format'])[:20]}, this version reads {FORMAT}: "
             "use the engram that wrote it"
         )
@@ -112,14 +151,20 @@ def _read_generation(folder: Path) -> Tree:
         contents[name] = _read_limited(folder / name)
         if hashlib.sha256(contents[name]).hexdigest() != manifest["sha256"][name]:
             raise CheckpointError(f"{name} does not match its checksum")
-    return unflatten(safetensors.torch.load(contents["state.safetensors"]), json.loads(contents["state.json"]))
+    return contents
 
 
-def _read_limited(path: Path, limit: int | None = None) -> bytes:
-    limit = LARGEST[path.name] if limit is None else limit
-    if path.stat().st_size > limit:
-        raise CheckpointError(f"{path.name} has {path.stat().st_size:,} bytes, more than {limit:,}")
-    return path.read_bytes()
+def _read_limited(path: Path) -> bytes:
+    """A plain file of no more than the bytes its name may have: no link, no device, no pipe."""
+    limit = LARGEST[path.name]
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    with open(descriptor, "rb") as file:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            raise CheckpointError(f"{path.name} is no plain file")
+        if facts.st_size > limit:
+            raise CheckpointError(f"{path.name} has {facts.st_size:,} bytes, more than {limit:,}")
+        return file.read(limit + 1)
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -144,6 +189,15 @@ def _write_synced(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, that power loss does not undo."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(exist_ok=True)
+        _sync_folder(each.parent)
+    folder.mkdir(exist_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 import torch
@@ -30,10 +32,27 @@ def initialise(module: nn.Module, generator: torch.Generator) -> None:
             layer.reset_running_stats()
 
 
+_room: ContextVar[list[int] | None] = ContextVar("_room", default=None)
+
+
+@contextmanager
+def at_most(size: int) -> Iterator[None]:
+    """While inside, modules of more than so many bytes together are refused with a ValueError before they are made."""
+    token = _room.set([size])
+    try:
+        yield
+    finally:
+        _room.reset(token)
+
+
 def materialise(build: Callable[[], M], generator: torch.Generator, device: torch.device) -> M:
     """Build a module without touching the global generator, then initialise it from ours."""
     with torch.device("meta"):
         module = build()
+    if room := _room.get():
+        room[0] -= sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers()))
+        if room[0] < 0:
+            raise ValueError("the settings ask for far larger nets")
     module = module.to_empty(device=device)
     initialise(module, generator)
     return module

@@ -30,13 +30,13 @@ from engram.core import (
     Randomness,
     as_float,
 )
-from engram.initialise import materialise
+from engram.initialise import at_most, materialise
 from engram.memory import Store, parse_codec
 from engram.methods import Method, Settings, find, method_settings, plain, unmet_needs
 from engram.nets import ConvNet, ReducedResNet18
 from engram.sizes import parse_bytes
-from engram.state import Tree, module_state, pad_optimizer_state, tree_bytes
-from engram.validation import Label, check_images, check_labels
+from engram.state import Tree, pad_optimizer_state, unique_bytes
+from engram.validation import Label, check_images, check_labels, require_shape
 
 FOOTPRINT = (
     "images",
@@ -52,6 +52,8 @@ FOOTPRINT = (
 )
 
 DEFAULT_MEMORY_SIZE = 100
+TIMED = dict.fromkeys(("train", "store", "summarize", "theta")).keys()
+"""What the seconds of learning are booked under."""
 RESTORING_SLACK = 1 << 26
 """Bytes a restored learner may need beyond those that were saved."""
 
@@ -139,6 +141,8 @@ class Learner(Part):
         self.repeats = repeats or composition.repeats
         self.classes_total = classes_total
         self.device = torch.device(device)
+        if self.device.type == "meta":
+            raise InputError("a learner cannot live on the meta device, which holds no numbers")
         self.settings = settings
 
         self.image_shape: tuple[int, int, int] | None = None
@@ -160,7 +164,7 @@ class Learner(Part):
         self.add_state("iteration", 0)
         self.add_state("last_boundary", 0)
         self.add_state("explicit_boundaries", False)
-        self.add_state("seconds", {"train": 0.0, "store": 0.0, "summarize": 0.0, "theta": 0.0})
+        self.add_state("seconds", dict.fromkeys(TIMED, 0.0))
         self.rng: Randomness
         self.labels: list[Label]
         """The classes seen, in order of first arrival."""
@@ -266,8 +270,9 @@ class Learner(Part):
         try:
             learner = cls._restored(tree["learner"], device)
             was, extra = dict(tree["environment"]), tree["extra"]
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError, OverflowError) as error:
-            raise CheckpointError(f"{path} does not hold a learner this version can restore: {error}") from error
+        except Exception as error:  # a saved state may be wrong in any way, and none of them is the caller's fault
+            hint = "; it was saved on another device: give device='cpu'" if "device" in str(error).lower() else ""
+            raise CheckpointError(f"{path} does not hold a learner this version can restore: {error}{hint}") from error
         now = environment()
         changed = [f"{name} was {was.get(name)}, is {now[name]}" for name in now if was.get(name) != now[name]]
         if changed:
@@ -278,37 +283,30 @@ class Learner(Part):
     def _restored(cls, saved: Tree, device: str | None) -> Learner:
         learner = cls(**saved["config"] | ({"device": device} if device else {}))
         if saved["image_shape"] is not None:
-            channels, height, width = saved["image_shape"]
-            learner._refuse_more_than(tree_bytes(saved["state"]) + RESTORING_SLACK, (channels, height, width))
-            learner._build((channels, height, width))
+            image_shape = require_shape(tuple(saved["image_shape"]))
+            room = unique_bytes(saved["state"]) + RESTORING_SLACK
+            if 8 * max(math.prod(image_shape), learner.memory_size or 0, learner.classes_total or 0) > room:
+                raise ValueError("its settings ask for far more than was saved")
+            with at_most(room):
+                learner._build(image_shape)
         learner.load_state(saved["state"])
         learner._check_all_restored()
         return learner
-
-    def _refuse_more_than(self, limit: int, image_shape: tuple[int, int, int]) -> None:
-        """Before anything is allocated: could what was saved be the state of such nets and such a memory?"""
-        channels, size, _ = image_shape
-        with torch.device("meta"):
-            backbone = ReducedResNet18(channels, size, **self.settings["net"])
-            theta = ConvNet(channels, size, **self.settings["theta"]) if self.summarizer else None
-        nets = sum(tree_bytes(module_state(net)) for net in (backbone, theta) if net is not None)
-        heads = 4 * backbone.feature_width * (backbone.feature_width + (self.classes_total or 0))
-        if nets + heads + 10 * (self.memory_size or 0) > limit:
-            raise ValueError("its settings ask for far more than was saved")
 
     def _check_all_restored(self) -> None:
         kinds = {type(label) for label in self.labels}
         if len(kinds) > 1 or not kinds <= {int, str} or len(set(self.labels)) < len(self.labels):
             raise ValueError("its labels are not all integers or all strings, each once")
+        if self.seconds.keys() != TIMED:
+            raise ValueError("its times are not those of a learner")
         if self.image_shape is None:
             return
         ctx = self._context()
         for part in (*self.parts.values(), self._memory):
             part.check_restored(ctx)
-        blank = torch.zeros(1, *self.image_shape, device=self.device)
-        with self.model.evaluating():
-            self.model.features(blank)
-            if LOGITS in self.model.net.heads and self.model.logits(blank).shape[1] < len(self.labels):
+        if LOGITS in self.model.net.heads:
+            logits = self.model.net.heads[LOGITS](torch.zeros(1, self.model.feature_width, device=self.device))
+            if logits.shape[1] < len(self.labels):
                 raise ValueError("its head has fewer outputs than classes were seen")
 
     def config(self) -> dict[str, Any]:

@@ -66,6 +66,12 @@ def tree_bytes(tree: Tree) -> int:
     return 0 if tree is None else 8
 
 
+def unique_bytes(tree: Tree) -> int:
+    """Bytes of the tensors of a tree, one that occurs several times counted once."""
+    tensors = {tensor.data_ptr(): tensor.nbytes for tensor in flatten(tree)[0].values()}
+    return sum(tensors.values())
+
+
 def module_state(module: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach() for name, tensor in module.state_dict().items()}
 
@@ -106,7 +112,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[int, Tree
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for index, entry in saved.items():
         for name, value in entry.items():
-            if isinstance(value, Tensor) and value.ndim and value.shape != parameters[index].shape:
+            if isinstance(value, Tensor) and name != "step" and value.shape != parameters[index].shape:
                 raise ValueError(f"the optimizer's {name} of parameter {index} has the shape of another")
     state = optimizer.state_dict()
     optimizer.load_state_dict({"state": dict(saved), "param_groups": state["param_groups"]})

@@ -27,7 +27,7 @@ def check_images(x: Any, expected: tuple[int, int, int] | None, *, allow_empty: 
     else:
         try:
             images = torch.from_numpy(np.array(x, order="C"))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RuntimeError) as error:
             raise InputError(f"images must be a tensor or an array (N,C,H,W); got {type(x).__name__}") from error
     if images.ndim != 4:
         raise InputError(f"images must have the shape (N,C,H,W); got {tuple(images.shape)}: add the missing axes")
@@ -36,10 +36,8 @@ def check_images(x: Any, expected: tuple[int, int, int] | None, *, allow_empty: 
     shape = tuple(images.shape[1:])
     if expected is not None and shape != expected:
         raise InputError(f"images are {shape} (C,H,W); this learner was started on {expected}: convert them first")
-    if expected is None and (shape[0] not in (1, 3) or shape[1] != shape[2] or shape[1] < SMALLEST):
-        hint = "; transpose (N,H,W,C) to (N,C,H,W)" if shape[-1] in (1, 3) else ""
-        needed = f"1 or 3 channels, square images, {SMALLEST} px at least"
-        raise InputError(f"images are {shape} (C,H,W); need {needed}{hint}")
+    if expected is None:
+        require_shape(shape)
     if images.dtype == torch.uint8:
         return images
     if not images.is_floating_point():
@@ -51,6 +49,16 @@ def check_images(x: Any, expected: tuple[int, int, int] | None, *, allow_empty: 
         low, high = float(images.min()), float(images.max())
         raise InputError(f"float images must lie in [0,1]; got [{low:.4g}, {high:.4g}]: divide by 255, or give uint8")
     return images
+
+
+def require_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """The shape of an image (C,H,W), if a learner can be started on it."""
+    if len(shape) != 3 or shape[0] not in (1, 3) or shape[1] != shape[2] or shape[1] < SMALLEST:
+        hint = "; transpose (N,H,W,C) to (N,C,H,W)" if shape[-1:] in ((1,), (3,)) else ""
+        needed = f"1 or 3 channels, square images, {SMALLEST} px at least"
+        raise InputError(f"images are {shape} (C,H,W); need {needed}{hint}")
+    channels, height, width = shape
+    return channels, height, width
 
 
 def check_labels(y: Any, count: int, known: Sequence[Label]) -> list[Label]:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,38 @@ def test_files_of_absurd_size_are_not_read(tmp_path: Path) -> None:
                 read_checkpoint(tmp_path)
             file.truncate(before)
     assert read_checkpoint(tmp_path) == {"number": 0}
+
+
+def test_links_pipes_and_devices_are_not_read(tmp_path: Path) -> None:
+    for number in range(2):
+        write_checkpoint(tmp_path / "c", {"number": number})
+    state = tmp_path / "c" / "gen-2" / "state.json"
+    state.unlink()
+    os.mkfifo(state)
+    assert read_checkpoint(tmp_path / "c") == {"number": 0}
+    state.unlink()
+    state.symlink_to("/dev/zero")
+    assert read_checkpoint(tmp_path / "c") == {"number": 0}
+    (tmp_path / "c" / "gen-9").symlink_to(tmp_path / "c" / "gen-1")
+    (tmp_path / "c" / "CURRENT").write_text("gen-9")
+    assert read_checkpoint(tmp_path / "c") == {"number": 0}
+
+
+def test_the_way_back_is_kept_not_the_damaged_generation(tmp_path: Path) -> None:
+    for number in range(3):
+        write_checkpoint(tmp_path, {"number": number})
+    (tmp_path / "gen-3" / "state.json").write_text("{}")
+    assert read_checkpoint(tmp_path) == {"number": 1}
+    write_checkpoint(tmp_path, {"number": 9})
+    assert sorted(path.name for path in tmp_path.glob("gen-*")) == ["gen-2", "gen-4"]
+    (tmp_path / "gen-4" / "state.json").write_text("{}")
+    assert read_checkpoint(tmp_path) == {"number": 1}
+
+
+def test_without_current_the_newest_generation_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(2):
+        write_checkpoint(tmp_path, {"number": number})
+    (tmp_path / "CURRENT").unlink()
+    with caplog.at_level(logging.WARNING):
+        assert read_checkpoint(tmp_path) == {"number": 1}
+    assert "CURRENT" in caplog.text

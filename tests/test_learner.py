@@ -1,6 +1,7 @@
 """The learner's contracts: refusals before any change, purity, determinism, exact resume, bytes."""
 
 import logging
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from engram import InputError, Learner
+from engram.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from engram.core import Classifier, NonFiniteLossError
 from engram.methods import find
 from tests.helpers import feed, fingerprint, small_learner, toy_images, toy_stream
@@ -266,3 +268,47 @@ def test_auto_slots_shrink_as_classes_come() -> None:
             learner.observe(toy_images(labels, index), labels)
         owned = torch.bincount(learner.memory.labels[learner.memory.claimed], minlength=classes)
         assert owned.tolist() == [slots] * classes
+
+
+@pytest.mark.parametrize("method", ["er", "scr"])
+def test_large_images_with_a_small_memory_load_again(method: str, tmp_path: Path) -> None:
+    learner = Learner(method, memory_size=2, net={"width": 8})
+    learner.observe(np.zeros((2, 3, 224, 224), dtype=np.uint8), [0, 1])
+    learner.save(tmp_path)
+    assert fingerprint(Learner.load(tmp_path)) == fingerprint(learner)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scheme": {"projection": 60_000_000}},
+        {"net": {"width": 100_000}},
+        {"theta": {"depth": 10**11}},
+        {"theta": {"width": 1_000_000}},
+        {"memory_size": 10**12},
+        {"classes_total": 10**12},
+        {"device": "meta"},
+        {"method": "no-such-method"},
+    ],
+)
+def test_a_checkpoint_that_asks_for_too_much_is_refused_before_it_gets_it(change: dict, tmp_path: Path) -> None:
+    feed(small_learner(), toy_stream(1, 4)).save(tmp_path)
+    tree = read_checkpoint(tmp_path)
+    for name, value in change.items():
+        own = tree["learner"]["config"]
+        own[name] = own[name] | value if isinstance(value, dict) else value
+    write_checkpoint(tmp_path, tree)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(CheckpointError, match="does not hold a learner"):
+        Learner.load(tmp_path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000
+
+
+@pytest.mark.parametrize("shape", [[1, 0, 16], [1, 16, 100_000], [1, 40_000, 40_000], [3], "abc", [1, 16.5, 16]])
+def test_a_checkpoint_of_impossible_images_is_refused(shape: Any, tmp_path: Path) -> None:
+    feed(small_learner("er"), toy_stream(1, 4)).save(tmp_path)
+    tree = read_checkpoint(tmp_path)
+    tree["learner"]["image_shape"] = shape
+    write_checkpoint(tmp_path, tree)
+    with pytest.raises(CheckpointError):
+        Learner.load(tmp_path)

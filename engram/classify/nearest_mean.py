@@ -31,6 +31,8 @@ class NearestClassMean(Classifier):
 
     def _compute(self, ctx: Context) -> Tensor:
         memory = ctx.memory
+        if not memory.size:
+            raise InputError("the memory holds no image, so no class has a mean: give the memory more bytes")
         labels = memory.labels[: memory.size].to(ctx.model.device)
         sums: Tensor | None = None
         for slots in in_batches(memory.filled()):
@@ -39,8 +41,7 @@ class NearestClassMean(Classifier):
             if sums is None:
                 sums = features.new_zeros(ctx.classes, features.shape[1])
             sums.index_add_(0, batch.y, features)
-        if sums is None:
-            raise InputError("the memory holds no image, so no class has a mean: give the memory more bytes")
+        assert sums is not None, "a memory with images has a batch of them"
         means = F.normalize(sums / labels.bincount(minlength=ctx.classes)[:, None], dim=1)
         return means.masked_fill((labels.bincount(minlength=ctx.classes) == 0)[:, None], torch.nan)
 

@@ -22,7 +22,7 @@ def main(argv: list[str]) -> int:
         "everything else against the step. Takes about four minutes; run nothing else beside it.",
     )
     both = sorted({1, min(2, os.cpu_count() or 1)})
-    parser.add_argument("--threads", type=list[int], default=both, help=f"numbers of threads (default: {both})")
+    parser.add_argument("--threads", type=int, nargs="+", default=both, help="numbers of threads (default: 1 and 2)")
     parser.add_argument("--repetitions", type=int, default=5, help="medians are over so many")
     parser.add_argument("--json", action="store_true", help="print JSON, with every measured second")
     options = parser.parse_args(argv)

@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     jobs = [Job(dataclasses.replace(config, seed=seed), out / f"seed-{seed}") for seed in seeds]
     if options.seeds == 1 and options.out:
         jobs = [Job(config, out)]
-    every = Every.parse(options.checkpoint_every)
+    every = Every.parse(str(options.checkpoint_every))
     return execute(jobs, out, resume=options.resume, threads=options.threads, checkpoint_every=every)
 
 
@@ -88,7 +88,10 @@ def build_parser(method: str) -> Parser:
     parser.add_argument("--seeds", type=int, default=1, help="run so many seeds, counting from --seed, over the cores")
     parser.add_argument("--threads", type=int | None, default=None, help="threads of a single run (default: all cores)")
     parser.add_argument(
-        "--checkpoint_every", type=str, default="60s", help="between checkpoints: seconds (60, 0.5s) or batches (500b)"
+        "--checkpoint_every",
+        type=str | float,
+        default="60s",
+        help="between checkpoints: seconds (60, 0.5s) or batches (500b)",
     )
     parser.add_class_arguments(RunConfig, None, skip={"settings"})
     for room, part in configurable(find(method)).items():

@@ -14,10 +14,13 @@ except ImportError:  # not a POSIX system: nothing to lock with
     fcntl = None  # type: ignore[assignment]
 
 
+LOCK = "lock"
+
+
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
     """While inside, another process that wants the same folder is refused."""
-    with (folder / "lock").open("a") as file:
+    with (folder / LOCK).open("a") as file:
         if fcntl is not None:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

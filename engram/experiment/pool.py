@@ -66,8 +66,9 @@ def run_all(
 
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Processes started inside never get Ctrl-C, which goes to the whole terminal; this one gets it afterwards."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """Processes started inside never get Ctrl-C or SIGTERM, which may go to the whole group; this one gets them
+    afterwards and asks them to stop."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
     finally:

@@ -20,11 +20,11 @@ import numpy as np
 import torch
 import yaml
 
-from engram.checkpoint import replace_file, write_json
+from engram.checkpoint import holds_checkpoint, replace_file, write_json
 from engram.core import InputError
 from engram.experiment import metrics
 from engram.experiment.every import Due, Every
-from engram.experiment.lock import only_one
+from engram.experiment.lock import LOCK, only_one
 from engram.learner import DEFAULT_MEMORY_SIZE, Learner
 from engram.methods import find
 from engram.report.pictures import save_memory
@@ -107,7 +107,7 @@ def run(
     the start, every batch, every task and the end; when `should_stop` turns true the run saves and is `Interrupted`.
     """
     config = _resolved(config)
-    if out.exists() and any(out.iterdir()) and not resume:
+    if out.exists() and any(path.name != LOCK for path in out.iterdir()) and not resume:
         raise InputError(f"{out} is not empty: resume the run in it, or choose another folder")
     stream = stream_of(config)
     job = _Run(config, stream, out, on_event)
@@ -125,7 +125,7 @@ def run(
 def stream_of(config: RunConfig) -> TaskStream:
     """The stream a run learns from."""
     config = _resolved(config)
-    return class_incremental(
+    stream = class_incremental(
         load_dataset(config.dataset, config.image_size, config.skip_damaged),
         config.seed,
         config.stream or "strict",
@@ -137,6 +137,10 @@ def stream_of(config: RunConfig) -> TaskStream:
         config.class_order,
         config.instance_order,
     )
+    for number, task in enumerate(stream.tasks, 1):
+        if not len(task.test):
+            raise InputError(f"task {number} of {config.dataset} has no test image: a run scores every task")
+    return stream
 
 
 class _Run:
@@ -167,8 +171,10 @@ class _Run:
 
     def start(self) -> None:
         """Begin, or go on from the checkpoint."""
-        if (self.out / "checkpoint" / "CURRENT").is_file():
+        if holds_checkpoint(self.out / "checkpoint"):
             self.learner, at = Learner.load_with_extra(self.out / "checkpoint")
+            if at["stream"] != self.stream.digest():
+                raise InputError(f"{self.out}: the data set is not what it was when the run began: start it anew")
             self.task, self.batch, self.matrix = at["task"], at["batch"], at["matrix"]
             self.images_seen = at["images_seen"]
             self.evaluate_seconds, self.total_seconds = at["evaluate_seconds"], at["total_seconds"]
@@ -206,6 +212,9 @@ class _Run:
             "classes": self.stream.class_count,
             "images_per_class": config.images_per_class,
             "batch": config.batch,
+            "classes_per_task": config.classes_per_task,
+            "epochs": config.epochs,
+            "skip_damaged": config.skip_damaged,
             "class_order": config.class_order,
             "instance_order": config.instance_order,
             "image_size": learner.image_shape[-1] if learner.image_shape else config.image_size,
@@ -251,6 +260,7 @@ class _Run:
         if not (self.out / "config.yaml").is_file():
             raise FileNotFoundError(f"{self.out} was moved or removed while the run was in it")
         at = {
+            "stream": self.stream.digest(),
             "task": self.task,
             "batch": self.batch,
             "matrix": self.matrix,

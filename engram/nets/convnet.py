@@ -38,7 +38,7 @@ class ConvNet(SummarizingNet):
     """
 
     def __init__(self, channels: int, size: int, width: int = 128, depth: int = 3) -> None:
-        if size < 2**depth:
+        if size >> depth < 1:
             raise InputError(f"depth {depth} halves images of {size} px to nothing: choose a smaller depth")
         super().__init__()
         inputs = [channels] + [width] * (depth - 1)

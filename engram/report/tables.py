@@ -14,7 +14,19 @@ from engram.experiment.metrics import mean_and_interval
 
 Result = dict[str, Any]
 
-PROTOCOL = ("dataset", "stream", "tasks", "classes", "images_per_class", "batch", "memory_size")
+PROTOCOL = (
+    "dataset",
+    "stream",
+    "tasks",
+    "classes",
+    "images_per_class",
+    "batch",
+    "class_order",
+    "instance_order",
+    "image_size",
+    "memory_size",
+    "memory_budget",
+)
 """What two runs must share to be compared."""
 VARIANT = ("repeats", "slots_per_class", "classes_total", "boundary_gap", "codec")
 """What tells variants of a method apart, besides the settings of its parts."""
@@ -75,7 +87,7 @@ def compare(results: Sequence[Result]) -> list[Row]:
     groups: dict[tuple[Any, ...], dict[int, Result]] = {}
     for result in results:
         variant = json.dumps([result["settings"], *(result[name] for name in VARIANT)], sort_keys=True)
-        key = tuple(result[name] for name in PROTOCOL), result["method"], variant
+        key = tuple(result.get(name) for name in PROTOCOL), result["method"], variant
         runs = groups.setdefault(key, {})
         if _accuracy(runs.setdefault(result["seed"], result)) != _accuracy(result):
             raise InputError(f"two runs of {result['method']}, seed {result['seed']}, differ but should not: give one")

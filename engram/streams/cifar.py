@@ -14,6 +14,8 @@ from engram.streams.files import FileTree, first_existing, open_files
 from engram.streams.images import resize
 from engram.streams.unpickle import load_arrays
 
+LARGEST_FILE = 200_000_000
+
 
 @dataclass(frozen=True)
 class CifarFiles:
@@ -73,9 +75,9 @@ def find_cifar(files: CifarFiles, root: Path) -> Path | None:
 def load_cifar(files: CifarFiles, place: Path, size: int = 32) -> Dataset:
     """The data set at `place`, every file checked before it is read."""
     contents = _checked(files, open_files(place, f"{files.folder}/"))
-    names = load_arrays(contents[files.meta])[files.label_names]
-    train_x, train_y = _join([load_arrays(contents[name]) for name in files.train], files.labels)
-    test_x, test_y = _join([load_arrays(contents[files.test])], files.labels)
+    names = load_arrays(contents[files.meta], files.meta)[files.label_names]
+    train_x, train_y = _join([load_arrays(contents[name], name) for name in files.train], files.labels)
+    test_x, test_y = _join([load_arrays(contents[files.test], files.test)], files.labels)
     return Dataset(
         files.name,
         resize(train_x, size),
@@ -90,7 +92,7 @@ def _checked(files: CifarFiles, tree: FileTree) -> dict[str, bytes]:
     missing = [name for name in files.md5 if name not in tree]
     if missing:
         raise DataError(f"{tree.place} lacks {', '.join(missing)}: obtain {files.archive} again")
-    contents = tree.read_all(files.md5)
+    contents = tree.read_all(files.md5, LARGEST_FILE)
     for name, md5 in files.md5.items():
         if hashlib.md5(contents[name], usedforsecurity=False).hexdigest() != md5:
             raise DataError(f"{tree.place}: the file {name!r} is damaged (its md5 is not {md5}): obtain it again")

@@ -14,10 +14,15 @@ TRAINING, TEST = ("train",), ("test", "val", "valid", "validation")
 SIZE = 32
 
 
+def training_share(count: int) -> int:
+    """Of a class without a test set: the first five sixths of its images train."""
+    return count * 5 // 6
+
+
 def split(files: dict[str, list[str]], classes: list[str]) -> list[ImageFile]:
-    """The first five sixths of each class's files for training, the rest for testing."""
+    """Each class's files, the last ones for testing."""
     return [
-        ImageFile(name, label, test=position >= len(files[each]) * 5 // 6)
+        ImageFile(name, label, test=position >= training_share(len(files[each])))
         for label, each in enumerate(classes)
         for position, name in enumerate(files[each])
     ]
@@ -27,18 +32,21 @@ def load_folder(place: Path, size: int = SIZE, skip_damaged: bool = False) -> Da
     """Images of `place/<class>/`, split by the rule above, or of `place/train/<class>/` and `place/test/<class>/`."""
     tree = open_files(place)
     tops = {name.split("/")[0] for name in tree.names() if is_image(name)}
-    training, test = tops & set(TRAINING), tops & set(TEST)
-    if training and test:
-        classes = sorted(by_class(tree, training))
+    training, testing = tops & set(TRAINING), tops & set(TEST)
+    if training and testing:
+        members = by_class(tree, training)
+        classes = sorted(members)
+        tested = by_class(tree, sorted(testing))
+        if unknown := sorted(tested.keys() - members.keys()):
+            raise DataError(f"{place}: class {unknown[0]!r} has test images but no training image")
         files = [
-            ImageFile(name, classes.index(each), test=top in test)
-            for top in sorted(training | test)
-            for each, names in by_class(tree, [top]).items()
+            ImageFile(name, label, test)
+            for label, each in enumerate(classes)
+            for names, test in ((members[each], False), (tested.get(each, []), True))
             for name in names
-            if _known(each, classes, top, place)
         ]
     else:
-        members = by_class(tree, [""])
+        members = by_class(tree, sorted(tops) if tops in (training, testing) else [""])
         classes = sorted(members)
         files = split(members, classes)
     if not classes:
@@ -56,9 +64,3 @@ def by_class(tree: FileTree, tops: Iterable[str]) -> dict[str, list[str]]:
             if is_image(name) and len(parts) > depth + 1:
                 found.setdefault(parts[depth], []).append(name)
     return found
-
-
-def _known(each: str, classes: list[str], top: str, place: Path) -> bool:
-    if each not in classes:
-        raise DataError(f"{place / top}: class {each!r} has no training image: classes need both, or drop it")
-    return True

@@ -13,21 +13,26 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from platformdirs import user_cache_path
 
+from engram.checkpoint import write_json
 from engram.streams.dataset import Array, DataError, Dataset
 from engram.streams.files import FileTree
 from engram.streams.images import LARGEST_FILE, decode
 
-FORMAT = 1
+FORMAT = 2
 """Raised whenever decoding changes."""
 CHUNK = 512
+PIXELS, FACTS = "pixels.raw", "facts.json"
+"""Of an entry: the images one after the other, and what they are; the second is written last and removed first."""
 BUILDING = ".building-"
 DEAD_AFTER = 24 * 3600
 """Seconds without a change after which nobody is building any more."""
@@ -68,87 +73,117 @@ def from_files(
 
 
 def _decoded(name: str, tree: FileTree, names: list[str], size: int, skip_damaged: bool) -> tuple[Array, list[int]]:
-    """The pixels of these files and which of them they are (all but the damaged)."""
+    """The pixels of these files and which of them they are (all but the damaged, each named in a warning)."""
     facts = json.dumps([FORMAT, tree.fingerprint(), names, size, skip_damaged])
     folder = cache_folder() / "decoded"
     entry = folder / f"{name}-{size}px-{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
-    if not entry.is_dir():
+    if not (entry / FACTS).is_file():
         _log.info("decoding %d images of %s once", len(names), name)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             building = Path(tempfile.mkdtemp(prefix=BUILDING, dir=folder))
         except OSError as error:
             _log.warning("decoded images cannot be kept in %s (%s): set ENGRAM_CACHE to another folder", folder, error)
-            return _decode_all(np.empty((len(names), 3, size, size), np.uint8), tree, names, size, skip_damaged)
+            decoder = _Decoder(tree, names, size, skip_damaged)
+            images = np.concatenate([np.empty((0, 3, size, size), np.uint8), *decoder.chunks()])
+            decoder.name_damaged()
+            return images, decoder.kept
+        source = {"source": str(tree.place.resolve()), "size": size, "skip_damaged": skip_damaged}
         try:
-            source = json.dumps({"source": str(tree.place.resolve()), "size": size, "skip_damaged": skip_damaged})
-            (building / "source.json").write_text(source)
-            _build(building, tree, names, size, skip_damaged)
+            _build(building, _Decoder(tree, names, size, skip_damaged), source)
             _move_into_place(building, entry)
         finally:
             shutil.rmtree(building, ignore_errors=True)
         _forget_outdated(folder, source, entry)
-    kept: list[int] = json.loads((entry / "kept.json").read_text())
-    return np.load(entry / "images.npy", mmap_mode="r"), kept
+    found = json.loads((entry / FACTS).read_text())
+    for message in found["damaged"]:
+        _log.warning("left out: %s", message)
+    kept: list[int] = found["kept"]
+    shape = (len(kept), 3, size, size)
+    pixels = np.memmap(entry / PIXELS, np.uint8, "r", shape=shape) if kept else np.empty(shape, np.uint8)
+    return pixels, kept
 
 
-def _build(folder: Path, tree: FileTree, names: list[str], size: int, skip_damaged: bool) -> None:
-    path = folder / "images.npy"
-    try:
-        shape = (len(names), 3, size, size)
-        pixels = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)
-        images, kept = _decode_all(pixels, tree, names, size, skip_damaged)
-        if len(kept) < len(names):
-            np.save(folder / "kept.npy", images)
-            os.replace(folder / "kept.npy", path)
-        else:
-            pixels.flush()
-        (folder / "kept.json").write_text(json.dumps(kept))
-    except OSError as error:
-        raise DataError(f"decoded images cannot be written to {folder.parent} ({error}): free some space") from error
+class _Decoder:
+    """Decodes files in order; what is damaged stops it, or is left out and noted."""
 
+    def __init__(self, tree: FileTree, names: list[str], size: int, skip_damaged: bool) -> None:
+        self.tree, self.names, self.size, self.skip_damaged = tree, names, size, skip_damaged
+        self.kept: list[int] = []
+        self.damaged: list[str] = []
 
-def _decode_all(
-    pixels: Array, tree: FileTree, names: list[str], size: int, skip_damaged: bool
-) -> tuple[Array, list[int]]:
-    """Fill `pixels`; what it holds in the end, and which files those are."""
-    kept: list[int] = []
+    def chunks(self) -> Iterator[Array]:
+        with ThreadPoolExecutor() as pool:
+            for start in range(0, len(self.names), CHUNK):
+                images = []
+                contents = self._contents(self.names[start : start + CHUNK])
+                for index, image in enumerate(pool.map(self._decode, *zip(*contents, strict=True)), start):
+                    if isinstance(image, DataError):
+                        self._note(image)
+                    else:
+                        images.append(image)
+                        self.kept.append(index)
+                if images:
+                    yield np.stack(images)
 
-    def one(name: str, content: bytes) -> Array | DataError:
+    def name_damaged(self) -> None:
+        for message in self.damaged:
+            _log.warning("left out: %s", message)
+
+    def _contents(self, names: list[str]) -> list[tuple[str, bytes | DataError]]:
         try:
-            return decode(content, size, f"{tree.place}: {name}")
+            return list(self.tree.read_all(names, LARGEST_FILE).items())
+        except DataError:
+            return [(name, self._content(name)) for name in names]
+
+    def _content(self, name: str) -> bytes | DataError:
+        try:
+            return self.tree.read(name, LARGEST_FILE)
+        except DataError as error:
+            return DataError(f"{error} ({name})")
+
+    def _decode(self, name: str, content: bytes | DataError) -> Array | DataError:
+        if isinstance(content, DataError):
+            return content
+        try:
+            return decode(content, self.size, f"{self.tree.place}: {name}")
         except DataError as error:
             return error
 
-    with ThreadPoolExecutor() as pool:
-        for start in range(0, len(names), CHUNK):
-            chunk = names[start : start + CHUNK]
-            contents = tree.read_all(chunk, LARGEST_FILE)
-            for index, image in enumerate(pool.map(one, chunk, [contents[name] for name in chunk]), start):
-                if isinstance(image, DataError):
-                    if not skip_damaged:
-                        raise image
-                    _log.warning("left out: %s", image)
-                    continue
-                pixels[len(kept)] = image
-                kept.append(index)
-    return pixels[: len(kept)], kept
+    def _note(self, error: DataError) -> None:
+        if not self.skip_damaged:
+            raise error
+        self.damaged.append(str(error))
+
+
+def _build(folder: Path, decoder: _Decoder, source: dict[str, Any]) -> None:
+    try:
+        with (folder / PIXELS).open("wb") as file:
+            for chunk in decoder.chunks():
+                file.write(chunk.tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+        write_json(folder / FACTS, source | {"kept": decoder.kept, "damaged": decoder.damaged})
+    except OSError as error:
+        raise DataError(f"decoded images cannot be written to {folder.parent} ({error}): free some space") from error
 
 
 def _move_into_place(building: Path, entry: Path) -> None:
     try:
         building.rename(entry)
     except OSError:
-        if not entry.is_dir():
+        if not (entry / FACTS).is_file():
             raise
 
 
-def _forget_outdated(folder: Path, source: str, entry: Path) -> None:
+def _forget_outdated(folder: Path, source: dict[str, Any], entry: Path) -> None:
     """Remove what was decoded from the same place before its files changed, and what a dead process left behind."""
     for other in list(folder.iterdir()):
-        if other.name.startswith(BUILDING):
-            outdated = time.time() - other.stat().st_mtime > DEAD_AFTER
-        else:
-            outdated = other != entry and (other / "source.json").read_text() == source
-        if outdated:
-            shutil.rmtree(other, ignore_errors=True)
+        with suppress(OSError, ValueError):
+            if other.name.startswith(BUILDING):
+                outdated = time.time() - other.stat().st_mtime > DEAD_AFTER
+            else:
+                outdated = other != entry and json.loads((other / FACTS).read_text()).items() >= source.items()
+            if outdated:
+                (other / FACTS).unlink(missing_ok=True)
+                shutil.rmtree(other, ignore_errors=True)

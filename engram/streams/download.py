@@ -63,21 +63,35 @@ def _fetch(url: str, part: Path, size: int, on_progress: Progress) -> bool:
             if have and response.status != http.HTTPStatus.PARTIAL_CONTENT:
                 have = 0
             with part.open("ab" if have else "wb") as file:
-                while block := response.read(BLOCK):
+                while have < size and (block := _received(response, min(BLOCK, size - have))):
                     file.write(block)
                     have += len(block)
                     on_progress(have, size)
                 file.flush()
                 os.fsync(file.fileno())
     except urllib.error.HTTPError as error:
+        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            part.unlink()
+            return False
         raise DataError(f"{url} answered {error.code} ({error.reason})") from error
     except urllib.error.URLError as error:
         if have:
             return False
         raise DataError(f"{url} cannot be reached ({error.reason})") from error
-    except (http.client.HTTPException, ConnectionError, TimeoutError):
+    except (_BrokenOff, http.client.HTTPException, ConnectionError, TimeoutError):
         return False
     return have >= size
+
+
+class _BrokenOff(Exception):
+    """The connection ended too early."""
+
+
+def _received(response: http.client.HTTPResponse, count: int) -> bytes:
+    try:
+        return response.read(count)
+    except OSError as error:
+        raise _BrokenOff from error
 
 
 def _md5(path: Path) -> str:

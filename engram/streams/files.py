@@ -6,6 +6,7 @@ Names that leave the archive, files beyond the limits, and members that unpack t
 from __future__ import annotations
 
 import hashlib
+import os
 import tarfile
 import zipfile
 import zlib
@@ -80,8 +81,9 @@ class FileTree:
 
 
 class _Folder(FileTree):
-    def __init__(self, place: Path) -> None:
-        files = {path.relative_to(place).as_posix(): path.stat() for path in place.rglob("*") if path.is_file()}
+    def __init__(self, place: Path, only: Iterable[str] | None) -> None:
+        paths = _walk(place) if only is None else (place / name for name in only)
+        files = {path.relative_to(place).as_posix(): path.stat() for path in paths if path.is_file()}
         self.changed = {name: stat.st_mtime_ns for name, stat in files.items()}
         super().__init__(place, {name: stat.st_size for name, stat in files.items()}, "")
 
@@ -116,7 +118,12 @@ class _Tar(FileTree):
     def __init__(self, place: Path, prefix: str) -> None:
         self.place = place
         with self._explained(), tarfile.open(place) as archive:
-            sizes = {member.name: member.size for member in archive if member.isfile()}
+            sizes: dict[str, int] = {}
+            for member in archive:
+                if member.isfile():
+                    sizes[member.name] = member.size
+                if len(sizes) > MOST_FILES:
+                    raise DataError(f"{place} holds more than {MOST_FILES:,} files: not a data set")
         super().__init__(place, sizes, prefix)
         self.changed = place.stat().st_mtime_ns
 
@@ -132,11 +139,19 @@ class _Tar(FileTree):
         return f"{self.sizes[name]} {self.changed}"
 
 
-def open_files(place: Path, prefix: str = "") -> FileTree:
-    """The files of a folder, or those below `prefix` in an archive."""
+def open_files(place: Path, prefix: str = "", only: Iterable[str] | None = None) -> FileTree:
+    """The files of a folder (or only those), or the files below `prefix` in an archive."""
     if place.is_dir():
-        return _Folder(place)
+        return _Folder(place, only)
     return _Zip(place, prefix) if place.suffix == ".zip" else _Tar(place, prefix)
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Every file below, links to folders followed, but none of them twice on one way down."""
+    for path, folders, names in os.walk(folder, followlinks=True):
+        here = Path(path).resolve()
+        folders[:] = [name for name in folders if not here.is_relative_to((Path(path) / name).resolve())]
+        yield from (Path(path) / name for name in names)
 
 
 def first_existing(root: Path, folders: Iterable[str], archives: Iterable[str]) -> Path | None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
-import struct
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 
 from engram.streams.dataset import Array, DataError
 
@@ -25,8 +24,10 @@ def decode(content: bytes, size: int, name: str) -> Array:
         with Image.open(io.BytesIO(content)) as image:
             if image.width * image.height > MOST_PIXELS:
                 raise DataError(f"{name} has {image.width}×{image.height} pixels: refused, it would fill the memory")
-            return _pixels(image.convert("RGB"), size)
-    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, struct.error) as error:
+            return _pixels(_eight_bits(image).convert("RGB"), size)
+    except DataError:
+        raise
+    except Exception as error:  # whatever Pillow's readers come upon in a damaged file
         raise DataError(f"{name} is damaged ({error}): obtain it again, or go on without it (skip_damaged)") from error
 
 
@@ -35,6 +36,15 @@ def resize(images: Array, size: int) -> Array:
     if images.shape[-2:] == (size, size):
         return images
     return np.stack([_pixels(Image.fromarray(image.transpose(1, 2, 0)), size) for image in images])
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Grey images of 16 bits scaled to 8, which Pillow would cut off instead; wider ones have no agreed range."""
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise ValueError(f"its pixels are 32 bits wide (mode {image.mode}), and what they range over is not said")
+    return image
 
 
 def _pixels(image: Image.Image, size: int) -> Array:

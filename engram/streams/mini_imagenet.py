@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from engram.streams.class_folders import by_class, split
+from engram.streams.class_folders import by_class, split, training_share
 from engram.streams.dataset import Array, DataError, Dataset
 from engram.streams.decoded import from_files
 from engram.streams.files import FileTree, first_existing, open_files
@@ -69,17 +69,17 @@ def _in_folders(tree: FileTree) -> dict[str, list[str]]:
 
 def _from_pickles(place: Path, size: int) -> Dataset:
     images: dict[str, Array] = {}
+    tree = open_files(place, only=PICKLES)
     for name in PICKLES:
-        content = _plain(load_arrays((place / name).read_bytes()))
+        content = _plain(load_arrays(tree.read(name), f"{place / name}"))
         try:
             pixels, members = content["image_data"], content["class_dict"]
             images |= {label: pixels[np.asarray(rows)].transpose(0, 3, 1, 2) for label, rows in members.items()}
         except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
             raise DataError(f"{place / name} does not hold image_data and class_dict: obtain it again") from error
     classes = sorted(images)
-    cut = {label: len(images[label]) * 5 // 6 for label in classes}
-    train = [images[label][: cut[label]] for label in classes]
-    test = [images[label][cut[label] :] for label in classes]
+    train = [images[label][: training_share(len(images[label]))] for label in classes]
+    test = [images[label][training_share(len(images[label])) :] for label in classes]
     return Dataset(
         "mini-imagenet",
         resize(np.concatenate(train), size),

@@ -9,6 +9,7 @@ for each of many epochs, full batches only: no continual learning at all, but it
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -96,6 +97,14 @@ class TaskStream:
         """Images and labels of a task, from batch `start` on."""
         for indices in task.batches[start:]:
             yield self.dataset.train_x[indices], self.dataset.train_y[indices]
+
+    def digest(self) -> str:
+        """Of which image arrives when, and of which class it is."""
+        digest = hashlib.sha256(np.ascontiguousarray(self.dataset.train_y, "<i8").tobytes())
+        for task in self.tasks:
+            for indices in task.batches:
+                digest.update(np.ascontiguousarray(indices, "<i8").tobytes())
+        return digest.hexdigest()
 
     def test(self, task: Task) -> tuple[Array, Array]:
         return self.dataset.test_x[task.test], self.dataset.test_y[task.test]

@@ -1,36 +1,107 @@
-"""Reads the pickles that data sets are published as, admitting nothing but arrays and plain values."""
+"""Reads the pickles that data sets are published as, admitting nothing but arrays of numbers and plain values.
+
+Nothing of numpy's own machinery is handed to the pickle, which could be abused to read memory it should not: stand-ins
+take what a pickled array says about itself, check it, and build the array from its bytes.
+"""
 
 from __future__ import annotations
 
 import io
+import math
 import pickle
+import re
 from typing import Any
 
-_ADMITTED = {
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-    ("numpy._core.multiarray", "_reconstruct"),
-    ("numpy._core.numeric", "_frombuffer"),
-}
+import numpy as np
+
+from engram.streams.dataset import DataError
+
+
+class _Dtype:
+    """What a pickle says of a dtype: only booleans, integers and floats of a fixed size."""
+
+    def __init__(self, code: Any, *rest: Any) -> None:
+        text = code.decode("latin1") if isinstance(code, bytes) else code
+        if not isinstance(text, str) or not re.fullmatch(r"[biuf][1248]", text):
+            raise pickle.UnpicklingError(f"arrays of {str(code)[:20]!r} do not belong in a data set")
+        self.dtype = np.dtype(text)
+
+    def __setstate__(self, state: Any) -> None:
+        order = state[1].decode("latin1") if isinstance(state[1], bytes) else state[1]
+        if order == ">":
+            self.dtype = self.dtype.newbyteorder(">")
+        elif order not in ("<", "|", "="):
+            raise pickle.UnpicklingError("an array's byte order is none")
+
+
+class _Array:
+    """What a pickle says of an array; `array` once it is complete."""
+
+    array: np.ndarray[Any, Any]
+
+    def __setstate__(self, state: Any) -> None:
+        _, shape, kind, fortran, content = state
+        self.array = _array(content, kind, shape, "F" if fortran else "C")
+
+
+def _array(content: Any, kind: Any, shape: Any, order: Any) -> np.ndarray[Any, Any]:
+    if not isinstance(kind, _Dtype) or not isinstance(content, bytes | bytearray) or order not in ("C", "F"):
+        raise pickle.UnpicklingError("an array is not made of bytes of a kind")
+    if not isinstance(shape, tuple) or not all(type(side) is int and side >= 0 for side in shape):
+        raise pickle.UnpicklingError("an array has no shape")
+    if math.prod(shape) * kind.dtype.itemsize != len(content):
+        raise pickle.UnpicklingError("an array has not as many bytes as its shape says")
+    return np.frombuffer(bytes(content), kind.dtype).reshape(shape, order=order)
+
+
+def _reconstruct(*ignored: Any) -> _Array:
+    return _Array()
+
+
+def _from_buffer(content: Any, kind: Any, shape: Any, order: Any) -> _Array:
+    array = _Array()
+    array.array = _array(content, kind, shape, order)
+    return array
 
 
 def _latin1(text: str, encoding: str) -> bytes:
     """How Python 3 writes the bytes of an array for Python 2 to read."""
     if encoding != "latin1":
-        raise pickle.UnpicklingError(f"bytes encoded as {encoding!r} do not belong in a data set")
+        raise pickle.UnpicklingError(f"bytes encoded as {str(encoding)[:20]!r} do not belong in a data set")
     return text.encode("latin1")
+
+
+_STAND_INS: dict[tuple[str, str], Any] = {
+    ("numpy", "ndarray"): _Array,
+    ("numpy", "dtype"): _Dtype,
+    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy._core.numeric", "_frombuffer"): _from_buffer,
+    ("_codecs", "encode"): _latin1,
+}
 
 
 class _ArrayUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) == ("_codecs", "encode"):
-            return _latin1
-        module = module.replace("numpy.core", "numpy._core")
-        if (module, name) not in _ADMITTED:
+        known = _STAND_INS.get((module.replace("numpy.core", "numpy._core"), name))
+        if known is None:
             raise pickle.UnpicklingError(f"{module}.{name} does not belong in a data set")
-        return super().find_class(module, name)
+        return known
 
 
-def load_arrays(content: bytes) -> Any:
-    """Unpickle plain values and numpy arrays; anything that would import or call something else is refused."""
-    return _ArrayUnpickler(io.BytesIO(content), encoding="bytes").load()
+def load_arrays(content: bytes, name: str) -> Any:
+    """Unpickle plain values and numpy arrays; anything else is refused, `name` being what the refusal calls it."""
+    try:
+        return _finished(_ArrayUnpickler(io.BytesIO(content), encoding="bytes").load())
+    except Exception as error:
+        raise DataError(f"{name} is damaged or no data set ({error}): obtain it again") from error
+
+
+def _finished(node: Any) -> Any:
+    """The value with its arrays in place of the stand-ins."""
+    if isinstance(node, _Array):
+        return node.array
+    if isinstance(node, dict):
+        return {key: _finished(value) for key, value in node.items()}
+    if isinstance(node, list | tuple):
+        return type(node)(_finished(value) for value in node)
+    return node

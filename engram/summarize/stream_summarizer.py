@@ -32,7 +32,7 @@ from engram.summarize.image_optimizer import drift, image_learning_rate, step
 from engram.summarize.matching import matching_target, summarizing_loss
 from engram.summarize.queue import ClassQueue
 
-FAST_REAL_IMAGES, FAST_THETA_INTERVAL = 10, 3
+FAST_REAL_IMAGES, FAST_THETA_INTERVAL = 16, 2
 
 
 class PastSummaries:
@@ -59,7 +59,7 @@ class StreamSummarizer(Summarizer):
         queue: most recent real images kept for each current class; 0 to use those of the batch at hand and keep none.
         ready: images a class needs in its queue before it is summarized; the whole queue if not given (of none, one).
         fast: summarize by the cheaper defaults of `real_images` and `theta_interval`: about a third of the cost.
-        real_images: real images drawn from a class's queue at each visit; all of them, or 10 if `fast`, if not given.
+        real_images: real images drawn from a class's queue at each visit; all of them, or 16 if `fast`, if not given.
         gamma: weight of relationship matching (γ).
         anchors: past summaries drawn at each class visit for relationship matching.
         learning_rate: of the summaries; the paper's by slots per class if not given.
@@ -72,7 +72,7 @@ class StreamSummarizer(Summarizer):
         theta_momentum: of θ.
         theta_batch: images of one step of θ.
         theta_past_images: original images from the memory that join the stream batch to train θ.
-        theta_interval: iterations between the training of θ; 1, or 3 if `fast`, if not given.
+        theta_interval: iterations between the training of θ; 1, or 2 if `fast`, if not given.
     """
 
     needs = frozenset({"claims"})

@@ -130,7 +130,7 @@ def _apply(operation: Operation, fate: str, start: Path, world: Path) -> None:
         path.write_bytes(b"")
     elif operation.kind == "write":
         if not path.exists():
-            raise FileNotFoundError(path)
+            return  # its entry was lost, and with it what was written
         with path.open("ab") as file:
             file.write(operation.content if fate == "whole" else operation.content[: len(operation.content) // 2])
     elif operation.kind == "rename":

@@ -14,7 +14,8 @@ import safetensors.torch
 import torch
 
 from engram import InputError, Learner
-from engram.checkpoint import CheckpointError
+from engram.checkpoint import FORMAT, CheckpointError
+from engram.core import NonFiniteLossError
 from engram.testing import fingerprint
 from tests.faults.soak import amount
 from tests.helpers import feed, small_learner, toy_images, toy_stream
@@ -44,6 +45,7 @@ def odd_images(dice: random.Random) -> Any:
             lambda: [torch.zeros(1, 16, 16), torch.zeros(1, 16, 17)],
             lambda: torch.zeros(shape, dtype=torch.complex64),
             lambda: torch.zeros(shape).to_sparse(),
+            lambda: [torch.zeros(1, 16, 16, requires_grad=True)] * 2,
         ]
     )()
 
@@ -140,7 +142,7 @@ def rewrite(folder: Path, dice: random.Random) -> None:
     else:
         state.write_bytes(dice.choice([b"", b"[" * 100_000, b"{}", b"null", b'{"a": 1', dice.randbytes(300)]))
     checksums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (state, data)}
-    (generation / "manifest.json").write_text(json.dumps({"format": 1, "sha256": checksums}))
+    (generation / "manifest.json").write_text(json.dumps({"format": FORMAT, "sha256": checksums}))
 
 
 @pytest.mark.parametrize("method", ["scr+ssd", "ocm"])
@@ -160,6 +162,11 @@ def test_hostile_checkpoints_are_refused_or_harmless(method: str, tmp_path: Path
             refused += 1
         else:
             if learner.image_shape is not None:
-                learner.predict(np.zeros((1, *learner.image_shape), dtype=np.uint8))
+                blank = np.zeros((1, *learner.image_shape), dtype=np.uint8)
+                try:
+                    learner.observe(blank, learner.labels[:1] or [0])
+                    learner.predict(blank)
+                except (InputError, NonFiniteLossError):
+                    refused += 1
         shutil.rmtree(folder)
     assert refused > total / 2

@@ -62,11 +62,38 @@ def test_power_may_be_lost_at_any_moment_of_a_save(saved_twice: Path, tmp_path: 
         assert number_in(world) == 2, "a save that returned is there for good"
 
 
-def test_leaving_out_a_sync_would_be_noticed(saved_twice: Path, tmp_path: Path) -> None:
-    """The simulation is strict enough: without any sync, some state after a finished save is not the new one."""
-    operations = [operation for operation in recorded_save(saved_twice) if operation.kind != "sync"]
-    numbers = {number_in(world) for world in after_power_loss(operations[-4:], saved_twice, tmp_path / "worlds")}
+@pytest.mark.parametrize("left_out", [0, 1, 2, 3, 6])
+def test_leaving_out_a_sync_would_be_noticed(left_out: int, saved_twice: Path, tmp_path: Path) -> None:
+    """The simulation is strict enough: without that sync, some state after a finished save is not the new one. (Without
+    those of the folder before, or the content of, CURRENT, reading finds the newest generation all the same.)"""
+    operations = recorded_save(saved_twice)
+    syncs = [index for index, operation in enumerate(operations) if operation.kind == "sync"]
+    assert len(syncs) == 7
+    del operations[syncs[left_out]]
+    numbers = {number_in(world) for world in after_power_loss(operations, saved_twice, tmp_path / "worlds")}
     assert 1 in numbers
+
+
+def test_a_first_save_survives_power_loss_with_the_folders_made_for_it(tmp_path: Path) -> None:
+    (tmp_path / "start").mkdir()
+    (tmp_path / "copy").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        recorder = Recorder(patch)
+        write_checkpoint(tmp_path / "copy" / "run" / "checkpoint", tree(2))
+    moved = [
+        Operation(
+            each.kind,
+            tmp_path / "start" / each.path.relative_to(tmp_path / "copy"),
+            tmp_path / "start" / each.target.relative_to(tmp_path / "copy") if each.target else None,
+            each.content,
+        )
+        for each in recorder.operations
+    ]
+    worlds = 0
+    for world in after_power_loss(moved, tmp_path / "start", tmp_path / "worlds"):
+        worlds += 1
+        assert number_in(world / "run" / "checkpoint") == 2
+    assert worlds
 
 
 def test_a_disk_full_at_any_write(saved_twice: Path) -> None:

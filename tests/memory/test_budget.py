@@ -175,7 +175,7 @@ def test_a_byte_limited_learner_resumes_exactly(tmp_path) -> None:
 
 
 def test_a_budget_too_small_for_any_image_is_said_when_the_memory_must_answer() -> None:
-    learner = Learner("scr", memory_bytes=60, codec="webp(90)", net={"width": 8})
+    learner = Learner("scr", memory_bytes=100, codec="webp(90)", net={"width": 8})
     for seed in range(3):
         learner.observe(torch.rand(2, *SHAPE, generator=torch.Generator().manual_seed(seed)), [0, 1])
     assert learner.memory.size == 0

@@ -79,11 +79,39 @@ def test_pickles_may_hold_arrays_and_plain_values_only(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     honest = {b"data": np.arange(6, dtype=np.uint8).reshape(2, 3), b"fine_labels": [1, 2]}
     for protocol in range(2, 6):
-        loaded = load_arrays(pickle.dumps(honest, protocol=protocol))
+        loaded = load_arrays(pickle.dumps(honest, protocol=protocol), "it")
         assert np.array_equal(loaded[b"data"], honest[b"data"])
-    with pytest.raises(pickle.UnpicklingError, match="does not belong"):
-        load_arrays(pickle.dumps(Hostile()))
+    with pytest.raises(DataError, match=r"it is damaged or no data set .*does not belong"):
+        load_arrays(pickle.dumps(Hostile()), "it")
     assert not (tmp_path / "hostile-was-here").exists()
+
+
+def array_pickle(code: str, shape: tuple, content: bytes, order: str = "<") -> bytes:
+    """A pickled array that says of itself what it likes."""
+
+    class Kind:
+        def __reduce__(self) -> tuple:
+            return np.dtype, (code, False, True), (3, order, None, None, None, -1, -1, 0)
+
+    class Array:
+        def __reduce__(self) -> tuple:
+            made = np.zeros(1).__reduce__()
+            return made[0], made[1], (1, shape, Kind(), False, content)
+
+    return pickle.dumps(Array())
+
+
+def test_arrays_that_lie_about_themselves_are_refused() -> None:
+    assert load_arrays(array_pickle("u1", (2, 2), b"abcd"), "it").tolist() == [[97, 98], [99, 100]]
+    assert load_arrays(array_pickle("i2", (1,), b"\x01\x00", ">"), "it").tolist() == [256]
+    for lie in (
+        array_pickle("O8", (1,), b"\x01" * 8),
+        array_pickle("u1", (10**9,), b"abc"),
+        array_pickle("u1", (-1,), b"abc"),
+        array_pickle("V8", (1,), b"\x01" * 8),
+    ):
+        with pytest.raises(DataError, match="obtain it again"):
+            load_arrays(lie, "it")
 
 
 def fake_cifar(files: CifarFiles) -> tuple[CifarFiles, dict[str, bytes]]:
@@ -219,6 +247,10 @@ def test_mini_imagenet_damage_is_named(tmp_path: Path) -> None:
         write(tmp_path / "pickled", {f"mini-imagenet-cache-{split}.pkl": pickle.dumps({"data": [1]})})
     with pytest.raises(DataError, match="does not hold image_data and class_dict"):
         load_dataset("mini-imagenet", root=tmp_path / "pickled")
+    write(tmp_path / "pickled", {"mini-imagenet-cache-val.pkl": b"nothing like a pickle"})
+    write(tmp_path / "pickled", {"mini-imagenet-cache-train.pkl": pickle.dumps(Hostile())})
+    with pytest.raises(DataError, match=r"mini-imagenet-cache-train.pkl is damaged or no data set"):
+        load_dataset("mini-imagenet", root=tmp_path / "pickled")
 
 
 def test_an_own_folder_of_images(tmp_path: Path) -> None:
@@ -232,11 +264,38 @@ def test_an_own_folder_of_images(tmp_path: Path) -> None:
     assert data.train_x.shape == (12, 3, 32, 32)
     assert data.test_y.tolist() == [1]
     write(tmp_path / "split", {"test/birds/a.png": picture(8)})
-    with pytest.raises(DataError, match="'birds' has no training image"):
+    with pytest.raises(DataError, match="'birds' has test images but no training image"):
         load_dataset(str(tmp_path / "split"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="no image in a folder of its class"):
         load_dataset(str(tmp_path / "empty"))
+
+
+def test_a_folder_with_only_one_of_train_and_test_is_split(tmp_path: Path) -> None:
+    files = {f"train/{kind}/{index}.png": picture(index, 16, "PNG") for kind in ("a", "b") for index in range(6)}
+    data = load_dataset(str(write(tmp_path / "own", files)))
+    assert data.class_names == ("a", "b")
+    assert (len(data.train_y), len(data.test_y)) == (10, 2)
+
+
+def test_links_to_class_folders_are_followed_and_loops_are_not(tmp_path: Path) -> None:
+    files = {f"{kind}/{index}.png": picture(index, 16, "PNG") for kind in ("a", "b") for index in range(6)}
+    write(tmp_path / "all", files)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "a").symlink_to(tmp_path / "all" / "a")
+    (tmp_path / "own" / "b").symlink_to(tmp_path / "all" / "b")
+    (tmp_path / "all" / "a" / "loop").symlink_to(tmp_path / "all" / "a")
+    data = load_dataset(str(tmp_path / "own"))
+    assert data.class_names == ("a", "b")
+    assert len(data.train_y) == 10
+
+
+def test_sixteen_bit_grey_images_keep_their_greys(tmp_path: Path) -> None:
+    file = io.BytesIO()
+    ramp = np.linspace(0, 65535, 32 * 32).astype(np.uint16).reshape(32, 32)
+    Image.fromarray(ramp).save(file, "PNG")
+    data = load_dataset(str(write(tmp_path / "grey", {f"a/{i}.png": file.getvalue() for i in range(6)})))
+    assert np.array_equal(data.train_x[0, 0], ramp >> 8)
 
 
 def test_oblong_and_large_images_are_cut_and_resized_without_aliasing(tmp_path: Path) -> None:
@@ -261,6 +320,27 @@ def test_one_damaged_image_is_named_and_can_be_left_out(tmp_path: Path, caplog: 
     after = files["train/n00001001/images/n00001001_6.JPEG"]
     assert np.array_equal(data.train_x[17], pixels(after))
     assert same(data, load_dataset("tiny-imagenet", root=root.parent, skip_damaged=True))
+
+
+def test_damage_inside_an_archive_can_be_left_out_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A member whose checksum is wrong, and a picture Pillow has its own words for."""
+    files = tiny_files()
+    broken = "train/n00001001/images/n00001001_5.JPEG"
+    files["train/n00001000/images/n00001000_0.JPEG"] = picture(1, 64, "PNG")[:20]
+    with zipfile.ZipFile(tmp_path / "tiny-imagenet-200.zip", "w") as archive:
+        for name, content in files.items():
+            archive.writestr(f"tiny-imagenet-200/{name}", content)
+    content = (tmp_path / "tiny-imagenet-200.zip").read_bytes()
+    at = content.index(files[broken]) + 100
+    (tmp_path / "tiny-imagenet-200.zip").write_bytes(content[:at] + bytes([content[at] ^ 255]) + content[at + 1 :])
+    with pytest.raises(DataError):
+        load_dataset("tiny-imagenet", root=tmp_path)
+    for _ in range(2):
+        caplog.clear()
+        data = load_dataset("tiny-imagenet", root=tmp_path, skip_damaged=True)
+        assert np.bincount(data.train_y).tolist() == [11, 11, 12]
+        assert broken in caplog.text
+        assert "n00001000_0.JPEG" in caplog.text
 
 
 def test_grey_images_become_rgb(tmp_path: Path) -> None:

@@ -106,10 +106,10 @@ def test_what_a_dead_process_left_behind_goes_away(pets: Path, cache: Path) -> N
 
 
 def test_a_full_disk_is_said(pets: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*arguments, **keywords):
+    def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(np.lib.format, "open_memmap", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(DataError, match=r"No space left.*free some space"):
         load_dataset(str(pets))
     assert entries(cache) == []
@@ -129,8 +129,20 @@ def test_without_a_writable_cache_images_are_decoded_into_memory(
 def test_what_an_entry_was_made_of_can_be_read(pets: Path, cache: Path) -> None:
     load_dataset(str(pets), size=8)
     (entry,) = entries(cache)
-    assert json.loads((entry / "source.json").read_text()) == {
+    facts = json.loads((entry / "facts.json").read_text())
+    assert facts | {"kept": None} == {
         "source": str(pets.resolve()),
         "size": 8,
         "skip_damaged": False,
+        "kept": None,
+        "damaged": [],
     }
+
+
+def test_stray_files_and_half_removed_entries_do_no_harm(pets: Path, cache: Path) -> None:
+    load_dataset(str(pets))
+    (entry,) = entries(cache)
+    (cache / ".DS_Store").touch()
+    (entry / "facts.json").unlink()
+    write(pets, {"cat/0.png": picture(99, 16, "PNG")})
+    assert len(load_dataset(str(pets)).train_x) == 10

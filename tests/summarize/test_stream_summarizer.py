@@ -356,7 +356,7 @@ def test_a_round_forwards_each_real_image_once() -> None:
 
 def test_fast_takes_fewer_real_images_and_trains_theta_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     learner = small_learner(
-        memory_size=8, slots_per_class=2, summarize={"queue": 16, "ready": 8, "interval": 1, "fast": True}
+        memory_size=8, slots_per_class=2, summarize={"queue": 20, "ready": 14, "interval": 1, "fast": True}
     )
     real_images: list[Tensor] = []
     trained_at: list[int] = []
@@ -369,16 +369,16 @@ def test_fast_takes_fewer_real_images_and_trains_theta_less_often(monkeypatch: p
     monkeypatch.setattr(StreamSummarizer, "_train_theta", lambda self, stream, ctx: trained_at.append(ctx.iteration))
     for x, y in balanced_task(0, 20, classes=2):
         learner.observe(x, y)
-    assert {len(images) for images in real_images} == {8, 9, 10}
-    assert trained_at == [0, 3, 6, 9, 12, 15, 18]
-    repeated = [images for images in real_images if len(images) == 10]
+    assert {len(images) for images in real_images} == {14, 15, 16}
+    assert trained_at == list(range(0, 20, 2))
+    repeated = [images for images in real_images if len(images) == 16]
     assert not torch.equal(repeated[0], repeated[-1])
 
 
 def test_what_fast_stands_for_can_be_set_one_by_one() -> None:
     assert (StreamSummarizer().real_images, StreamSummarizer().theta_interval) == (None, 1)
     chosen = StreamSummarizer(fast=True, real_images=4)
-    assert (chosen.real_images, chosen.theta_interval) == (4, 3)
+    assert (chosen.real_images, chosen.theta_interval) == (4, 2)
     for wrong in ({"real_images": 0}, {"theta_interval": 0}):
         with pytest.raises(InputError):
             StreamSummarizer(**wrong)
