@@ -112,8 +112,9 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[int, Tree
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for index, entry in saved.items():
         for name, value in entry.items():
-            if isinstance(value, Tensor) and name != "step" and value.shape != parameters[index].shape:
-                raise ValueError(f"the optimizer's {name} of parameter {index} has the shape of another")
+            shape = torch.Size() if name == "step" else parameters[index].shape
+            if value is not None and (value.dtype != torch.float32 or value.shape != shape):
+                raise ValueError(f"the optimizer's {name} of parameter {index} does not fit it")
     state = optimizer.state_dict()
     optimizer.load_state_dict({"state": dict(saved), "param_groups": state["param_groups"]})
 
