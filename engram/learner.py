@@ -211,9 +211,10 @@ class Learner(Part):
     partial_fit = observe
 
     def boundary(self) -> None:
-        """Say that a task has ended. Never needed; once said, boundaries are no longer inferred from new classes."""
+        """Say that a task has ended. Never needed; once said, boundaries are no longer inferred from new classes. Said
+        again before the next batch, it changes nothing."""
         self.explicit_boundaries = True
-        if self.image_shape is not None:
+        if self.iteration > self.last_boundary:
             self._pass_boundary()
 
     def scores(self, x: Any) -> Tensor:

@@ -63,7 +63,7 @@ def _info(name: str, console: Console) -> int:
     ]
     for line in lines:
         console.print(line, highlight=False, soft_wrap=True)
-    return _check(name, True, console) if place else 0
+    return _check(name, False, console) if place else 0
 
 
 def _check(name: str, skip_damaged: bool, console: Console) -> int:

@@ -8,6 +8,7 @@ minute to minute still gives steady ratios. Seconds are medians.
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 import sys
 import tempfile
@@ -110,9 +111,12 @@ def startup() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         begun = time.perf_counter()
-        process = subprocess.Popen([*command, "run", "--out", str(out)], stdout=subprocess.DEVNULL)
+        fresh = {name: value for name, value in os.environ.items() if not name.startswith(("GLIBC_", "MALLOC_"))}
+        process = subprocess.Popen([*command, "run", "--out", str(out)], stdout=subprocess.DEVNULL, env=fresh)
         try:
-            while not (out / "events.jsonl").exists() and process.poll() is None:
+            while not (out / "events.jsonl").exists():
+                if process.poll() is not None:
+                    raise RuntimeError(f"`engram run` ended with {process.returncode} before it trained")
                 time.sleep(0.01)
             first = time.perf_counter() - begun
         finally:
@@ -245,7 +249,7 @@ def _round(learner: Learner, theta: list[float]) -> float:
 
 
 def _everything_else(learner: Learner, x: Any, y: list[int], progress: Callable[[], None]) -> dict[str, float]:
-    """Seconds of all that a step does besides the net's own arithmetic, each the fastest of ten."""
+    """Median seconds of all that a step does besides the net's own arithmetic."""
     generator = torch.Generator().manual_seed(0)
     ctx = learner._context()
     stream = Batch(torch.as_tensor(x) / 255, torch.tensor(y), torch.as_tensor(x))
@@ -264,10 +268,9 @@ def _everything_else(learner: Learner, x: Any, y: list[int], progress: Callable[
             "progress": progress,
             "checkpoint": lambda: learner.save(folder),
         }
-        fastest = {name: min(seconds(piece) for _ in range(10)) for name, piece in pieces.items()}
-    step = seconds(lambda: learner.observe(x, y))
-    fastest["checkpoint"] *= step / CHECKPOINT_SECONDS
-    return fastest
+        taken = {name: median(seconds(piece) for _ in range(10)) for name, piece in pieces.items()}
+    taken["checkpoint"] *= seconds(lambda: learner.observe(x, y)) / CHECKPOINT_SECONDS
+    return taken
 
 
 def _images(count: int, generator: torch.Generator) -> np.ndarray[Any, Any]:

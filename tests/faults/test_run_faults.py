@@ -213,13 +213,24 @@ def test_arrays_of_any_strides_and_read_only_are_fine(view) -> None:
     assert fingerprint(learner) == fingerprint(other)
 
 
-def test_labels_beyond_int64_and_a_boundary_twice_are_fine(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["lwf", "ewc++", "ocm", "scr+ssd"])
+def test_a_boundary_said_twice_is_one(method: str) -> None:
+    learner = feed(Learner(method, memory_size=8, net={"width": 8}), toy_stream(1, 3))
+    learner.boundary()
+    once = fingerprint(learner)
+    learner.boundary()
+    assert fingerprint(learner) == once
+    learner.observe(toy_images([0, 1], 7), [0, 1])
+    before = fingerprint(learner)
+    learner.boundary()
+    assert fingerprint(learner) != before
+
+
+def test_labels_beyond_int64_are_fine(tmp_path: Path) -> None:
     labels = [2**70, -(2**65)]
     learner = small_learner("er")
     for index in range(3):
         learner.observe(toy_images([0, 1], index), labels)
-    learner.boundary()
-    learner.boundary()
     learner.save(tmp_path)
     assert Learner.load(tmp_path).labels == labels
     assert set(learner.predict(toy_images([0, 1], 9))) <= set(labels)
