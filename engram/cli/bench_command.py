@@ -17,7 +17,7 @@ from engram.experiment.bench import bench
 def main(argv: list[str]) -> int:
     parser = Parser(
         prog="engram bench",
-        usage="engram bench [--threads N ...] [--json]",
+        usage="engram bench [--threads N [N ...]] [--json]",
         description="Ratios taken in one run: a training step against the machine's matrix multiply, summarizing and "
         "everything else against the step. Takes about four minutes; run nothing else beside it.",
     )

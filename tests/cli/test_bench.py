@@ -26,7 +26,7 @@ def test_bench_as_json(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setattr(
         bench_command, "bench", lambda threads, repetitions, progress: asked.append((threads, repetitions)) or MEASURED
     )
-    assert main(["bench", "--json", "--threads", "[1,2]", "--repetitions", "3"]) == 0
+    assert main(["bench", "--json", "--threads", "1", "2", "--repetitions", "3"]) == 0
     assert json.loads(capsys.readouterr().out) == MEASURED
     assert asked == [([1, 2], 3)]
 
