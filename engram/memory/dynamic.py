@@ -84,7 +84,7 @@ class Dynamic(Policy):
         leave a class less than the claimant gets."""
         left, going = owned.copy(), []
         while missing > 0:
-            richest = _richest(left)
+            richest = _richest(left) if left else label
             if left[richest] < owned[label] + 2:
                 return False
             slot = int(memory.claimed_by(richest)[left[richest] - 1])

@@ -174,8 +174,9 @@ def test_a_byte_limited_learner_resumes_exactly(tmp_path) -> None:
     assert fingerprint(resumed) == fingerprint(whole)
 
 
-def test_a_budget_too_small_for_any_image_is_said_when_the_memory_must_answer() -> None:
-    learner = Learner("scr", memory_bytes=100, codec="webp(90)", net={"width": 8})
+@pytest.mark.parametrize("method", ["scr", "scr+dynamic"])
+def test_a_budget_too_small_for_any_image_is_said_when_the_memory_must_answer(method: str) -> None:
+    learner = Learner(method, memory_bytes=100, codec="webp(90)", net={"width": 8})
     for seed in range(3):
         learner.observe(torch.rand(2, *SHAPE, generator=torch.Generator().manual_seed(seed)), [0, 1])
     assert learner.memory.size == 0
