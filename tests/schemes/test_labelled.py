@@ -165,6 +165,7 @@ def test_lwf_weighs_old_and_new_by_finished_tasks() -> None:
     own = F.cross_entropy(mine.model.logits(stream.x), stream.y)
     torch.testing.assert_close(first, own)
     for finished in (1, 2):
+        mine.observe(toy_images([0, 1], finished), [0, 1])
         mine.boundary()
         old = copy.deepcopy(mine.model.net).train()
         with torch.no_grad():
