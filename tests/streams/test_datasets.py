@@ -398,6 +398,8 @@ def test_real_cifar100_is_whole(real_data: Path) -> None:
     assert np.bincount(data.train_y).tolist() == [500] * 100
     assert np.bincount(data.test_y).tolist() == [100] * 100
     assert data.class_names[data.train_y[0]] == "cattle"
+    assert hashlib.sha256(data.train_x[0].tobytes()).hexdigest() == "d48e87e6d75805dce9ed40f9a8ce251ae229f09d06907f2a46191236506791e2"
+    assert hashlib.sha256(data.test_x[-1].tobytes()).hexdigest() == "f4e99d314612b89b1e04f7a93b12bab1d12257f12c3690f85817ff6c9ee4f4a1"
     assert smoother_than_scrambled(data.train_x[:2000])
 
 
@@ -424,6 +426,7 @@ def test_real_tiny_imagenet(real_data: Path) -> None:
         annotated = archive.read("tiny-imagenet-200/val/val_annotations.txt").decode().splitlines()[0].split("\t")
         tested = pixels(archive.read(f"tiny-imagenet-200/val/images/{annotated[0]}"))
     assert hashlib.sha256(first).hexdigest() == "edbf2df46176d60aa4629685638539a1b108a0fcaa5a27d6af323c0c9acbf705"
+    assert hashlib.sha256(last).hexdigest() == "be7215184898e4d9e970c6fbf58cc471306516631f8d7c6fb90c65d16c198bbd"
     assert np.array_equal(data.train_x[0], pixels(first))
     assert np.array_equal(data.train_x[-1], pixels(last))
     (place,) = np.flatnonzero((data.test_x == tested).all((1, 2, 3)))

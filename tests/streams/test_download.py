@@ -2,9 +2,12 @@
 
 import hashlib
 import http.server
+import io
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,15 +111,18 @@ def test_a_missing_file_and_a_closed_network_are_said(server: Server, tmp_path: 
 def test_a_disk_that_fills_up_keeps_what_arrived(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error comes as it would from the write after the second block."""
     monkeypatch.setattr(module, "BLOCK", 100_000)
 
-    def fill_up(done: int, total: int) -> None:
-        if done >= 200_000:
-            raise OSError(28, "No space left on device")
+    class SmallDisk(io.FileIO):
+        def write(self, content: Any) -> int:
+            if self.tell() + len(content) > 200_000:
+                raise OSError(28, "No space left on device")
+            return super().write(content)
 
-    with pytest.raises(DataError, match=r"is full, 1 MB are needed.*goes on"):
-        download(server.url, tmp_path / "file", MD5, len(CONTENT), fill_up)
+    with monkeypatch.context() as small:
+        small.setattr(Path, "open", lambda path, mode: SmallDisk(os.fspath(path), mode))
+        with pytest.raises(DataError, match=r"is full, 1 MB are needed.*goes on"):
+            download(server.url, tmp_path / "file", MD5, len(CONTENT))
     assert (tmp_path / "file.part").stat().st_size == 200_000
     download(server.url, tmp_path / "file", MD5, len(CONTENT))
     assert (tmp_path / "file").read_bytes() == CONTENT
