@@ -1,10 +1,12 @@
 """DVC's and OCM's losses against loops, and the parts they are made of."""
 
+import copy
 import math
 
 import pytest
 import torch
 
+from engram import Learner
 from engram.initialise import materialise
 from engram.schemes import (
     dual_view_loss,
@@ -14,7 +16,7 @@ from engram.schemes import (
     stream_information_loss,
 )
 from engram.schemes.dvc import JointHead
-from tests.helpers import toy_images
+from tests.helpers import feed, toy_images, toy_stream
 
 
 def test_dual_view_loss_has_three_terms_as_stated() -> None:
@@ -105,3 +107,25 @@ def test_ocm_replays_after_the_first_boundary_as_many_as_stated() -> None:
     assert mine.scheme.replay_size(mine._context()) == 14
     mine.labels = list(range(20))
     assert mine.scheme.replay_size(mine._context()) == 64
+
+
+def test_the_term_against_the_previous_net_equals_the_loops() -> None:
+    """Projections of now against those of the net at the boundary, self kept: mean over i, then over its positives."""
+    mine = feed(Learner("ocm", memory_size=8, net={"width": 8}), toy_stream(1, 2))
+    before = copy.deepcopy(mine.model.net).train()
+    mine.boundary()
+    with torch.no_grad():
+        for parameter in mine.model.parameters():
+            parameter += 0.01
+    images, labels = torch.tensor(toy_images([0, 1, 0], 3)).float() / 255, [0, 1, 0]
+    now = mine.model.outputs(images, "projection")[1].detach()
+    unit = [row / row.norm() for row in now]
+    with torch.no_grad():
+        past = [row / row.norm() for row in before(images, "projection")[1]]
+    total = 0.0
+    for i in range(3):
+        weights = [float(torch.exp(unit[i] @ past[j] / 0.07)) for j in range(3)]
+        positives = [j for j in range(3) if labels[j] == labels[i]]
+        total += sum(-math.log(weights[j] / sum(weights) + 1e-8) for j in positives) / len(positives)
+    found = mine.scheme._previous_loss(now, images, torch.tensor(labels))
+    assert float(found) == pytest.approx(total / 3, rel=1e-3)
