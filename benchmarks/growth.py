@@ -1,7 +1,8 @@
 """Does a step stay as fast as more classes, more memory and more stream come? Seconds a step for `scr` and `scr+ssd`.
 
-Classes: 10 to 1,000 known, 10 in every batch. Memory: K of 100 to 10,000, 100 images replayed. Stream: thousands of
-batches through a small net, step time and resident memory in windows.
+Classes: 10 to 1,000 known, 10 in every batch. Memory: K of 100 to 10,000, 100 images replayed. Both at the paper's
+sizes, averaged over whole periods of summarizing (one round in six steps). Stream: thousands of batches through a small
+net, step time and resident memory in windows.
 
     python benchmarks/growth.py --out results/growth.json --plot docs/pictures/growth.png
 """
@@ -25,6 +26,10 @@ from engram.learner import Learner
 METHODS = ("scr", "scr+ssd")
 CLASS_COUNTS = (10, 100, 1000)
 MEMORY_SIZES = (100, 1000, 10_000)
+PERIOD = 6
+"""Steps from one round of summarizing to the next (the default interval)."""
+AT_ONCE = 100
+QUEUED = 32
 WINDOW = 500
 SIZE = 32
 RANDOM = np.random.default_rng(0)
@@ -34,42 +39,45 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--plot", type=Path)
-    parser.add_argument("--steps", type=int, default=5, help="steps a median is taken over")
-    parser.add_argument("--batches", type=int, default=4000, help="batches of the long stream")
+    parser.add_argument("--periods", type=int, default=2, help="periods of six steps to average over")
+    parser.add_argument("--batches", type=int, default=3000, help="batches of the long stream")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    measured = {
-        "classes": {method: in_turn(method, "classes", CLASS_COUNTS, options.steps) for method in METHODS},
-        "memory_size": {method: in_turn(method, "memory_size", MEMORY_SIZES, options.steps) for method in METHODS},
-        "stream": {method: long_stream(method, options.batches) for method in METHODS},
-    }
+    measured: dict[str, dict[str, Any]] = {"classes": {}, "memory_size": {}, "stream": {}}
+    for method in METHODS:
+        measured["classes"][method] = in_turn(method, "classes", CLASS_COUNTS, options.periods)
+        measured["memory_size"][method] = in_turn(method, "memory_size", MEMORY_SIZES, options.periods)
+        measured["stream"][method] = long_stream(method, options.batches)
+        print(method, json.dumps({what: of[method] for what, of in measured.items()}), flush=True)
     options.out.write_text(json.dumps(measured, indent=1) + "\n")
     if options.plot:
         plot(measured, options.plot)
 
 
-def in_turn(method: str, what: str, values: tuple[int, ...], steps: int) -> dict[str, float]:
-    """Median seconds of a step at each value; the learners take their steps in turn, so that all see one machine."""
+def in_turn(method: str, what: str, values: tuple[int, ...], periods: int) -> dict[str, float]:
+    """Mean seconds of a step at each value; the learners take their periods in turn, so that all see one machine."""
     learners = {value: learner_with(method, **{what: value}) for value in values}
-    seconds: dict[int, list[float]] = {value: [] for value in values}
-    for _ in range(steps + 1):
+    seconds = dict.fromkeys(values, 0.0)
+    for _ in range(periods):
         for value, learner in learners.items():
-            x, y = images(10), list(range(10))
             start = time.perf_counter()
-            learner.observe(x, y)
-            seconds[value].append(time.perf_counter() - start)
-    return {str(value): round(median(times[1:]), 4) for value, times in seconds.items()}
+            for _ in range(PERIOD):
+                learner.observe(images(10), list(range(10)))
+            seconds[value] += time.perf_counter() - start
+    return {str(value): round(total / (PERIOD * periods), 4) for value, total in seconds.items()}
 
 
 def learner_with(method: str, classes: int = 10, memory_size: int = 1000) -> Learner:
-    """A learner that knows so many classes and whose memory is full."""
+    """A learner that knows so many classes, whose memory is full, and whose queues allow summarizing ten of them."""
     learner = Learner(method, memory_size=memory_size, slots_per_class=1)
-    learner.observe(images(classes), list(range(classes)))
-    ctx = learner._context()
+    for first in range(0, classes, AT_ONCE):
+        new = list(range(first, min(first + AT_ONCE, classes)))
+        learner.observe(images(len(new)), new)
     left = memory_size - learner.memory.size
     if left > 0:
         x = torch.as_tensor(images(left))
-        learner.policy.store(Batch(x / 255, torch.arange(left) % classes, x), ctx)
+        learner.policy.store(Batch(x / 255, torch.arange(left) % classes, x), learner._context())
+    learner.observe(images(10 * QUEUED), list(range(10)) * QUEUED)
     return learner
 
 

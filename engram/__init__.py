@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from engram.core import InputError
     from engram.learner import Learner
+    from engram.memory import ExportedMemory
+    from engram.summary_memory import SummaryMemory
 
 __version__ = "0.1.0"
-__all__ = ["InputError", "Learner", "__version__"]
+__all__ = ["ExportedMemory", "InputError", "Learner", "SummaryMemory", "__version__"]
 
-_HOMES = {"Learner": "engram.learner", "InputError": "engram.core"}
+_HOMES = {
+    "ExportedMemory": "engram.memory",
+    "InputError": "engram.core",
+    "Learner": "engram.learner",
+    "SummaryMemory": "engram.summary_memory",
+}
 
 
 def __getattr__(name: str) -> Any:

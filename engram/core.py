@@ -166,6 +166,9 @@ class Randomness(Part):
         return Counter({"bookkeeping": tree_bytes(self.state())})
 
 
+TIMED = dict.fromkeys(("train", "store", "summarize", "theta")).keys()
+"""What the seconds of learning are booked under."""
+
 LOGITS = "logits"
 """The head whose outputs are the classes' logits."""
 
@@ -244,6 +247,12 @@ class Model(Part):
 
     def parameters(self) -> Iterator[nn.Parameter]:
         return self.net.parameters()
+
+    def check_restored(self, ctx: Context) -> None:
+        if LOGITS in self.net.heads:
+            logits = self.net.heads[LOGITS](torch.zeros(1, self.feature_width, device=self.device))
+            if logits.shape[1] < ctx.classes:
+                raise ValueError("its head has fewer outputs than classes were seen")
 
     @contextmanager
     def eval_mode(self) -> Iterator[None]:

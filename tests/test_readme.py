@@ -22,26 +22,26 @@ def camera() -> Iterator[tuple[np.ndarray, list[str]]]:
         yield toy_images([0, 1], index), ["door", "window"]
 
 
-@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("number", range(6))
 def test_python_examples_run(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks 2 to 4 are about the reader's own data, which is made here."""
+    """Blocks 3 to 5 are about the reader's own data, which is made here."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
     write(tmp_path / "photos", {f"{each}/{i}.jpg": picture(i, 40) for each in ("cat", "dog", "owl") for i in range(6)})
     blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     own = {"x": toy_images([0, 1, 2] * 10, 0), "y": [0, 1, 2] * 10, "camera": camera}
     names = own | {"Learner": Learner, "class_incremental": class_incremental, "load_dataset": load_dataset}
-    exec(compile(blocks[number], f"README block {number}", "exec"), names if number > 1 else {})
-    if number > 1:
-        assert len(names["learner"].labels) == [3, 3, 2][number - 2]
+    exec(compile(blocks[number], f"README block {number}", "exec"), names if number > 2 else {})
+    if number > 2:
+        assert len(names["learner"].labels) == [3, 3, 2][number - 3]
         assert blocks[number].count("\n") == 3
 
 
 def test_commands_shown_exist_and_parse() -> None:
     block = README.split("## On the command line")[1].split("```")[1].replace("\\\n   ", "")
     shown = re.findall(r"^engram (\w+) (.*?)(?:  |$)", block, flags=re.MULTILINE)
-    assert len(shown) == 7
+    assert len(shown) == 8
     assert {command for command, _ in shown} <= set(COMMANDS)
     runs = [arguments.split() for command, arguments in shown if command == "run"]
     assert len(runs) == 2

@@ -10,7 +10,7 @@ COMMANDS = {
     "demo": "scr and scr+ssd on the embedded stream: a table and a picture, in about two minutes",
     "compare": "a table of finished runs: mean ± 95 % interval, paired differences",
     "methods": "every method, its parts and its paper",
-    "memory": "what the memory of a run holds",
+    "memory": "what the memory of a run holds, out of it and into a new learner",
     "data": "data sets: where they are, how to obtain them, whether they are whole",
     "bench": "step time, share of the machine's limit, summarizing overhead",
 }

@@ -1,4 +1,4 @@
-"""`engram memory show RUN`: what the memory of a run holds."""
+"""`engram memory show|export|import`: what a memory holds, and how it travels."""
 
 from __future__ import annotations
 
@@ -9,20 +9,35 @@ from rich.console import Console
 from rich.table import Table
 
 from engram.cli.parser import Parser
+from engram.core import InputError
 from engram.learner import Learner
+from engram.memory import ExportedMemory
 
 
 def main(argv: list[str]) -> int:
+    action = argv[0] if argv and not argv[0].startswith("-") else None
+    if action is not None and action in ACTIONS:
+        return ACTIONS[action](argv[1:])
     parser = Parser(
         prog="engram memory",
+        usage="engram memory show RUN | export RUN FOLDER | import FOLDER OUT [options]",
+        description="What the memory of a run (or of a saved learner) holds; to a folder of pictures, labels and exact "
+        "values; and from such a folder to a new learner.",
+    )
+    parser.add_argument("action", choices=list(ACTIONS), help="what to do; each has its own --help")
+    parser.parse_args(argv)
+    raise AssertionError("every action is handled above")
+
+
+def show(argv: list[str]) -> int:
+    parser = Parser(
+        prog="engram memory show",
         usage="engram memory show RUN",
         description="Show what the memory of a run (or of a saved learner) holds, class by class.",
     )
-    parser.add_argument("action", choices=["show"], help="what to do")
     parser.add_argument("run", type=Path, help="a run folder, or a folder written by Learner.save")
     options = parser.parse_args(argv)
-    inside = options.run / "checkpoint"
-    learner = Learner.load(inside if inside.is_dir() else options.run)
+    learner = _saved_learner(options.run)
     console = Console()
     console.print(memory_table(learner))
     footprint = ", ".join(f"{name} {size:,}" for name, size in learner.footprint().items() if size)
@@ -31,6 +46,68 @@ def main(argv: list[str]) -> int:
     if sheet.is_file():
         console.print(f"picture: {sheet}", highlight=False)
     return 0
+
+
+def export(argv: list[str]) -> int:
+    parser = Parser(
+        prog="engram memory export",
+        usage="engram memory export RUN FOLDER",
+        description="Write the memory of a run (or of a saved learner) to a new folder: one PNG an image, labels.csv, "
+        "and memory.safetensors with the values as they are.",
+    )
+    parser.add_argument("run", type=Path, help="a run folder, or a folder written by Learner.save")
+    parser.add_argument("folder", type=Path, help="the folder to write, which may not exist yet")
+    options = parser.parse_args(argv)
+    exported = _saved_learner(options.run).export_memory()
+    exported.write(options.folder)
+    Console().print(
+        f"{len(exported)} images of {len(set(exported.labels))} classes, {int(exported.summary.sum())} of them "
+        f"summaries: {options.folder}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return 0
+
+
+def import_(argv: list[str]) -> int:
+    parser = Parser(
+        prog="engram memory import",
+        usage="engram memory import FOLDER OUT [options]",
+        description="Start a learner from an exported memory: it holds those images, rehearses them, and is saved "
+        "where Learner.load finds it.",
+    )
+    parser.add_argument("folder", type=Path, help="a folder written by engram memory export")
+    parser.add_argument("out", type=Path, help="where to save the learner")
+    parser.add_argument("--method", type=str, default="scr+ssd", help="one of engram methods")
+    parser.add_argument("--steps", type=int, default=500, help="training steps on the memory; 0 for none")
+    parser.add_argument("--batch", type=int, default=10, help="images of a step, beside those the method replays")
+    parser.add_argument("--seed", type=int, default=0, help="of every draw of the learner")
+    parser.add_argument("--codec", type=str, default="float32", help="how the learner stores images")
+    parser.add_argument("--width", type=int, default=20, help="channels of the net's first layer")
+    options = parser.parse_args(argv)
+    if options.steps < 0 or options.batch < 1:
+        raise InputError(f"steps {options.steps}, batch {options.batch}: need 0 and 1 at least")
+    exported = ExportedMemory.read(options.folder)
+    learner = Learner(
+        options.method,
+        memory_size=len(exported),
+        seed=options.seed,
+        codec=options.codec,
+        net={"width": options.width},
+    )
+    learner.adopt(exported)
+    learner.rehearse(options.steps, options.batch)
+    learner.save(options.out)
+    Console().print(
+        f"{options.method} with {len(exported)} images of {len(learner.labels)} classes, after {options.steps} steps "
+        f"on them: Learner.load({str(options.out)!r})",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return 0
+
+
+ACTIONS = {"show": show, "export": export, "import": import_}
 
 
 def memory_table(learner: Learner) -> Table:
@@ -50,3 +127,8 @@ def memory_table(learner: Learner) -> Table:
         filled = f"{memory.size} images in {memory.used:,} of {memory.budget:,} bytes"
     table.caption = f"{filled}, {memory.seen} images seen, codec {memory.codec.name}"
     return table
+
+
+def _saved_learner(run: Path) -> Learner:
+    inside = run / "checkpoint"
+    return Learner.load(inside if inside.is_dir() else run)

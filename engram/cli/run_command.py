@@ -19,7 +19,7 @@ from engram.core import InputError
 from engram.experiment.every import Every
 from engram.experiment.pool import Job, run_all
 from engram.experiment.run import Interrupted, RunConfig, run
-from engram.learner import DEFAULT_MEMORY_SIZE
+from engram.keeper import DEFAULT_MEMORY_SIZE
 from engram.methods import configurable, find, method_settings, plain, settings_of
 from engram.report.tables import compare
 

@@ -25,7 +25,9 @@ from engram.core import InputError
 from engram.experiment import metrics
 from engram.experiment.every import Due, Every
 from engram.experiment.lock import LOCK, only_one
-from engram.learner import DEFAULT_MEMORY_SIZE, Learner
+from engram.experiment.prequential import Prequential
+from engram.keeper import DEFAULT_MEMORY_SIZE
+from engram.learner import Learner
 from engram.methods import find
 from engram.report.pictures import save_memory
 from engram.streams import Scenario, Task, TaskStream, class_incremental, load_dataset
@@ -61,6 +63,7 @@ class RunConfig:
         boundary_gap: new classes that arrive within so many iterations count as one change of task.
         codec: how images are stored: float32 (as they are), uint8, jpeg(QUALITY) or webp(QUALITY).
         keep_originals: keep the first image of each claimed slot, for the picture of the memory.
+        prequential: predict one batch in so many before it is learned from (test, then train); 0 for none.
         settings: settings of the method's parts, by room and name.
     """
 
@@ -85,6 +88,7 @@ class RunConfig:
     boundary_gap: int = 50
     codec: str = "float32"
     keep_originals: bool = False
+    prequential: int = 0
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -157,6 +161,7 @@ class _Run:
     def open_folder(self) -> None:
         """Make the folder, or refuse one that holds a run of another configuration."""
         self.learner = _make_learner(self.config, self.stream)
+        self.prequential = self._new_prequential()
         chosen = dataclasses.asdict(self.config)
         del chosen["settings"]
         resolved = chosen | {name: value for name, value in self.learner.config().items() if name != "device"}
@@ -178,6 +183,9 @@ class _Run:
             self.task, self.batch, self.matrix = at["task"], at["batch"], at["matrix"]
             self.images_seen = at["images_seen"]
             self.evaluate_seconds, self.total_seconds = at["evaluate_seconds"], at["total_seconds"]
+            self.prequential = self._new_prequential()
+            if self.prequential:
+                self.prequential.load_state(at["prequential"])
         done = sum(len(task.batches) for task in self.stream.tasks[: self.task]) + self.batch
         self._event("start", total=self.stream.batch_count, done=done, tasks=len(self.stream.tasks))
 
@@ -187,7 +195,7 @@ class _Run:
             task = self.stream.tasks[self.task]
             for x, y in self.stream.batches(task, self.batch):
                 rounds = self.learner.rounds
-                self.learner.observe(x, y)
+                (self.prequential or self.learner).observe(x, y)
                 self.batch += 1
                 self.images_seen += len(y)
                 self.on_event({"event": "batch", "task": self.task})
@@ -199,6 +207,9 @@ class _Run:
                 if due.after_batch():
                     self._checkpoint()
             self._end_task()
+
+    def _new_prequential(self) -> Prequential | None:
+        return Prequential(self.learner, self.config.prequential) if self.config.prequential else None
 
     def finish(self) -> dict[str, Any]:
         save_memory(self.learner, self.stream.dataset.class_names, self.out / "memory")
@@ -235,6 +246,7 @@ class _Run:
             "average_forgetting_all_tasks": metrics.average_forgetting_all_tasks(self.matrix),
             "learning_accuracy": metrics.learning_accuracy(self.matrix),
             "accuracy_matrix": self.matrix,
+            "prequential": self.prequential.summary() if self.prequential else None,
             "seconds": {name: round(value, 3) for name, value in seconds.items()},
             "footprint": dict(learner.footprint()),
             "images_seen": self.images_seen,
@@ -254,7 +266,8 @@ class _Run:
             self.learner.boundary()
         self.task, self.batch = self.task + 1, 0
         self._checkpoint()
-        self._event("task", task=self.task, accuracies=row, average=metrics.average_accuracy(self.matrix))
+        tested = {"prequential": self.prequential.summary()} if self.prequential else {}
+        self._event("task", task=self.task, accuracies=row, average=metrics.average_accuracy(self.matrix), **tested)
 
     def _checkpoint(self) -> None:
         if not (self.out / "config.yaml").is_file():
@@ -267,6 +280,7 @@ class _Run:
             "images_seen": self.images_seen,
             "evaluate_seconds": self.evaluate_seconds,
             "total_seconds": self._elapsed(),
+            "prequential": self.prequential.state() if self.prequential else None,
         }
         self.learner.save(self.out / "checkpoint", extra=at)
 

@@ -3,15 +3,17 @@
 from engram.memory.aser import ShapleyMemory
 from engram.memory.codec import Codec, Compressed, Float32, Uint8, parse_codec
 from engram.memory.dynamic import Dynamic
+from engram.memory.exported import ExportedMemory
 from engram.memory.gss import GradientSelection
 from engram.memory.none import NoMemory
-from engram.memory.reservoir import Reservoir
+from engram.memory.reservoir import Reservoir, draw_priority
 from engram.memory.store import Store
 
 __all__ = [
     "Codec",
     "Compressed",
     "Dynamic",
+    "ExportedMemory",
     "Float32",
     "GradientSelection",
     "NoMemory",
@@ -19,5 +21,6 @@ __all__ = [
     "ShapleyMemory",
     "Store",
     "Uint8",
+    "draw_priority",
     "parse_codec",
 ]

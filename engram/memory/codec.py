@@ -58,7 +58,7 @@ class Uint8:
         return math.prod(shape)
 
     def encode(self, images: Tensor) -> list[Tensor]:
-        return [pixels.reshape(-1) for pixels in _to_bytes(images)]
+        return [pixels.reshape(-1) for pixels in to_bytes(images)]
 
     def decode(self, records: Sequence[Tensor], shape: tuple[int, int, int]) -> Tensor:
         return torch.stack(list(records)).view(-1, *shape).float() / 255
@@ -78,7 +78,7 @@ class Compressed:
 
     def encode(self, images: Tensor) -> list[Tensor]:
         records = []
-        for pixels in _to_bytes(images):
+        for pixels in to_bytes(images):
             array = pixels.permute(1, 2, 0).numpy()
             file = io.BytesIO()
             picture = Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array)
@@ -102,7 +102,8 @@ _SMALLEST: dict[str, dict[str, int | bool]] = {"jpeg": {"optimize": True}, "webp
 """What makes each format's files smallest at little cost."""
 
 
-def _to_bytes(images: Tensor) -> Tensor:
+def to_bytes(images: Tensor) -> Tensor:
+    """Pixels as 8-bit values, those outside [0,1] cut off."""
     return (images.detach().float().cpu().clamp(0, 1) * 255).round().to(torch.uint8)
 
 

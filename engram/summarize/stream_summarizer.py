@@ -67,7 +67,7 @@ class StreamSummarizer(Summarizer):
         augment: the differentiable augmentation of real and synthetic images.
         wait_full: no round before the memory has filled once.
         max_current_classes: classes kept in the queue; the least recently seen leaves.
-        new_classes: on new classes, re-initialise θ as published, or keep it and grow its head.
+        new_classes: on new classes, re-initialise θ by PyTorch's defaults as published, or keep it and grow its head.
         theta_learning_rate: of θ.
         theta_momentum: of θ.
         theta_batch: images of one step of θ.
@@ -169,7 +169,7 @@ class StreamSummarizer(Summarizer):
     def on_new_classes(self, new: list[int], ctx: Context) -> None:
         self.theta.grow(ctx.classes, ctx.rng["theta"])
         due = self.boundary_passed or self.age >= ctx.boundary_gap
-        if len(new) < ctx.classes and (self.new_classes == "grow" or not due):
+        if self.new_classes == "grow" or (len(new) < ctx.classes and not due):
             pad_optimizer_state(self.theta_optimizer)
             return
         initialise(self.theta, ctx.rng["theta"])

@@ -1,0 +1,118 @@
+"""A memory on its way: pictures to look at, a table of labels, and the exact values.
+
+A folder holds one PNG an image (values clamped), `labels.csv` and `memory.safetensors`, which alone is read again.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+import torch
+from PIL import Image
+from torch import Tensor
+
+from engram.core import InputError
+from engram.memory.codec import to_bytes
+from engram.validation import Label, check_labels, require_shape
+
+FORMAT = "1"
+FILE = "memory.safetensors"
+LARGEST = 1 << 32
+"""Bytes a file that is read may have."""
+
+
+@dataclass(frozen=True)
+class ExportedMemory:
+    """What a memory holds.
+
+    Args:
+        images: (N,C,H,W) float32; summaries may leave [0,1].
+        labels: one an image, all int or all str.
+        claimed: whether an image stood in a slot its class owns.
+        summary: whether summarizing had changed it.
+        seen: images of the stream the memory was taken from.
+    """
+
+    images: Tensor
+    labels: list[Label]
+    claimed: Tensor
+    summary: Tensor
+    seen: int
+
+    def __post_init__(self) -> None:
+        images, count = self.images, len(self.images)
+        if images.ndim != 4 or images.dtype != torch.float32 or not count or not torch.isfinite(images).all():
+            raise InputError(f"images {tuple(images.shape)} of {images.dtype}: need (N,C,H,W) finite float32, N ≥ 1")
+        require_shape(tuple(images.shape[1:]))
+        object.__setattr__(self, "labels", check_labels(self.labels, count, []))
+        for name in ("claimed", "summary"):
+            flags: Tensor = getattr(self, name)
+            if flags.dtype != torch.bool or flags.shape != (count,):
+                raise InputError(f"{name} is {flags.dtype} {tuple(flags.shape)}: need one truth value an image")
+        if not isinstance(self.seen, int) or self.seen < 0:
+            raise InputError(f"seen is {self.seen!r}: need a count of images")
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        return require_shape(tuple(self.images.shape[1:]))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def write(self, folder: str | Path) -> None:
+        """Into a new folder, which is there as a whole or not at all."""
+        folder = Path(folder)
+        if folder.exists():
+            raise InputError(f"{folder} exists already: choose another folder")
+        partial = folder.with_name(folder.name + ".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            partial.mkdir(parents=True)
+            self._write_into(partial)
+            os.replace(partial, folder)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+
+    def _write_into(self, folder: Path) -> None:
+        table = io.StringIO()
+        rows = csv.writer(table, lineterminator="\n")
+        rows.writerow(["file", "label", "claimed", "summary"])
+        flags = zip(self.claimed.int().tolist(), self.summary.int().tolist(), strict=True)
+        for index, (pixels, label, (claimed, summary)) in enumerate(
+            zip(to_bytes(self.images), self.labels, flags, strict=True)
+        ):
+            name = f"{index:05}.png"
+            array = pixels.permute(1, 2, 0).numpy()
+            Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array).save(folder / name)
+            rows.writerow([name, label, claimed, summary])
+        (folder / "labels.csv").write_text(table.getvalue(), encoding="utf-8")
+        tensors = {"images": self.images.contiguous(), "claimed": self.claimed, "summary": self.summary}
+        facts = {"format": FORMAT, "labels": json.dumps(self.labels), "seen": str(self.seen)}
+        safetensors.torch.save_file(tensors, folder / FILE, metadata=facts)
+
+    @classmethod
+    def read(cls, folder: str | Path) -> ExportedMemory:
+        """What `write` wrote there."""
+        path = Path(folder) / FILE
+        if not path.is_file():
+            raise InputError(f"{folder} holds no exported memory: {FILE} is not there")
+        if path.stat().st_size > LARGEST:
+            raise InputError(f"{path} has {path.stat().st_size:,} bytes, more than {LARGEST:,}")
+        try:
+            with safetensors.safe_open(path, framework="pt") as file:
+                facts = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in ("images", "claimed", "summary")}
+            if facts.get("format") != FORMAT:
+                raise InputError(f"it is of format {facts.get('format')}, this version reads {FORMAT}")
+            return cls(labels=json.loads(facts["labels"]), seen=int(facts["seen"]), **tensors)
+        except Exception as error:  # a damaged or hostile file may be wrong in any way
+            raise InputError(f"{path} is not a memory this version can read: {error}") from error

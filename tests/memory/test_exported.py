@@ -1,0 +1,164 @@
+"""Memories travel: to a folder, back, and into a learner of another kind."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from PIL import Image
+
+from engram import ExportedMemory, InputError, Learner, SummaryMemory
+from engram.cli import main
+from tests.helpers import feed, fingerprint, small_learner, toy_images, toy_stream
+
+
+@pytest.fixture
+def learned() -> Learner:
+    learner = small_learner("scr+ssd", slots_per_class=1)
+    feed(learner, toy_stream(tasks=2, batches=12))
+    assert learner.rounds > 0
+    return learner
+
+
+def test_a_folder_gives_back_exactly_what_was_exported(learned: Learner, tmp_path: Path) -> None:
+    exported = learned.export_memory()
+    exported.images[0, 0, 0, :2] = torch.tensor([-0.5, 1.7])
+    exported.write(tmp_path / "m")
+    back = ExportedMemory.read(tmp_path / "m")
+    assert torch.equal(back.images, exported.images)
+    assert back.labels == exported.labels
+    assert back.seen == exported.seen == 96
+    assert torch.equal(back.claimed, exported.claimed)
+    assert torch.equal(back.summary, exported.summary)
+    assert 0 < int(back.summary.sum()) <= int(back.claimed.sum()) < len(back)
+
+
+def test_pictures_and_table_say_the_same(learned: Learner, tmp_path: Path) -> None:
+    exported = learned.export_memory()
+    exported.write(tmp_path / "m")
+    rows = list(csv.DictReader((tmp_path / "m" / "labels.csv").open()))
+    assert [int(row["label"]) for row in rows] == exported.labels
+    assert [row["summary"] == "1" for row in rows] == exported.summary.tolist()
+    for row, image in zip(rows, exported.images, strict=True):
+        pixels = np.asarray(Image.open(tmp_path / "m" / row["file"]))
+        assert np.array_equal(pixels, (image[0].clamp(0, 1) * 255).round().numpy())
+
+
+def test_a_learner_that_adopts_a_memory_holds_it(learned: Learner) -> None:
+    mine = small_learner("scr+ssd", seed=5)
+    mine.adopt(learned.export_memory())
+    assert mine.labels == list(dict.fromkeys(learned.export_memory().labels))
+    there, here = learned.export_memory(), mine.export_memory()
+    assert torch.equal(there.images, here.images)
+    assert there.labels == here.labels
+    assert torch.equal(there.claimed, here.claimed)
+    assert torch.equal(there.summary, here.summary)
+    assert mine.memory.seen == 96
+    feed(mine, toy_stream(tasks=3, batches=12))
+    assert set(mine.labels) == set(range(6))
+
+
+def test_a_memory_adopts_too_and_a_reservoir_claims_nothing(learned: Learner) -> None:
+    memory = SummaryMemory(memory_size=8, theta={"width": 8})
+    memory.adopt(learned.export_memory())
+    assert len(memory.sample(8)[0]) == 8
+    mine = small_learner("er")
+    mine.adopt(learned.export_memory())
+    assert not mine.memory.claimed.any()
+    assert mine.memory.size == 8
+
+
+def test_rehearsing_an_adopted_memory_teaches_a_fresh_net(learned: Learner) -> None:
+    mine = Learner("er", memory_size=8, net=torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(256, 32)))
+    mine.adopt(learned.export_memory())
+    mine.rehearse(60)
+    wanted = [0, 1, 2, 3] * 10
+    predicted = mine.predict(toy_images(wanted, 99))
+    assert np.mean(np.array(predicted) == wanted) > 0.9
+    assert mine.iteration == 0
+
+
+def test_what_does_not_fit_or_comes_late_is_refused_unchanged(learned: Learner) -> None:
+    exported = learned.export_memory()
+    for changes in ({"memory_size": 7}, {"memory_size": None, "memory_bytes": 900, "codec": "webp(50)"}):
+        mine = small_learner("scr+ssd", **changes)
+        before = fingerprint(mine)
+        with pytest.raises(InputError, match="do not fit"):
+            mine.adopt(exported)
+        assert fingerprint(mine) == before
+    before = fingerprint(learned)
+    with pytest.raises(InputError, match="observed something already"):
+        learned.adopt(exported)
+    assert fingerprint(learned) == before
+    empty = small_learner("fine-tune", scheme=None)
+    empty.observe(toy_images([0], 0), [0])
+    with pytest.raises(InputError, match="nothing to rehearse"):
+        empty.rehearse(1)
+
+
+def test_adopted_bytes_hold_to_the_budget(learned: Learner) -> None:
+    mine = small_learner("scr+ssd", memory_size=None, memory_bytes=4000, codec="webp(50)")
+    mine.adopt(learned.export_memory())
+    assert mine.memory.size == 8
+    for x, y in toy_stream(tasks=3, batches=12):
+        mine.observe(x, y)
+        assert mine.memory.used <= 4000
+
+
+def damaged(folder: Path, kind: str) -> None:
+    path = folder / "memory.safetensors"
+    tensors = safetensors.torch.load_file(path)
+    facts = {"format": "1", "labels": json.dumps([0] * 8), "seen": "96"}
+    if kind == "gone":
+        path.unlink()
+        return
+    if kind == "torn":
+        path.write_bytes(path.read_bytes()[:500])
+        return
+    if kind == "nan":
+        tensors["images"][0] = torch.nan
+    if kind == "labels":
+        facts["labels"] = json.dumps([0] * 7)
+    if kind == "mixed":
+        facts["labels"] = json.dumps([0] * 7 + ["a"])
+    if kind == "flags":
+        tensors["claimed"] = torch.zeros(8)
+    if kind == "format":
+        facts["format"] = "2"
+    safetensors.torch.save_file(tensors, path, metadata=facts)
+
+
+@pytest.mark.parametrize("kind", ["gone", "torn", "nan", "labels", "mixed", "flags", "format"])
+def test_damaged_folders_are_refused(kind: str, learned: Learner, tmp_path: Path) -> None:
+    learned.export_memory().write(tmp_path / "m")
+    damaged(tmp_path / "m", kind)
+    with pytest.raises(InputError, match=r"memory\.safetensors"):
+        ExportedMemory.read(tmp_path / "m")
+
+
+def test_an_existing_folder_is_left_alone(learned: Learner, tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    with pytest.raises(InputError, match="exists already"):
+        learned.export_memory().write(tmp_path / "m")
+    assert list((tmp_path / "m").iterdir()) == []
+
+
+def test_there_and_back_on_the_command_line(
+    learned: Learner, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learned.save(tmp_path / "saved")
+    assert main(["memory", "export", str(tmp_path / "saved"), str(tmp_path / "m")]) == 0
+    assert "8 images of 4 classes" in capsys.readouterr().out
+    options = ["--method", "er", "--steps", "30", "--width", "8", "--codec", "uint8"]
+    assert main(["memory", "import", str(tmp_path / "m"), str(tmp_path / "new"), *options]) == 0
+    mine = Learner.load(tmp_path / "new")
+    assert mine.memory.size == 8
+    assert mine.method == "er"
+    assert mine.codec == "uint8"
+    predicted = mine.predict(toy_images([0, 1, 2, 3], 99))
+    assert set(predicted) <= {0, 1, 2, 3}
+    assert main(["memory", "import", str(tmp_path / "nowhere"), str(tmp_path / "x")]) == 1
+    assert "no exported memory" in capsys.readouterr().err

@@ -1,0 +1,153 @@
+"""Nets of the caller's own, as backbone and as summarizing net."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from engram import InputError, Learner, SummaryMemory
+from engram.core import SummarizingNet
+from engram.heads import GrowingLinear
+from tests.helpers import SMALL_THETA, feed, fingerprint, toy_images, toy_stream
+
+
+def backbone() -> nn.Module:
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Conv2d(1, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(2))
+
+
+def theta() -> nn.Module:
+    torch.manual_seed(4)
+    return nn.Sequential(nn.Conv2d(1, 6, 3, padding=1), nn.GroupNorm(2, 6), nn.ReLU(), nn.AvgPool2d(4))
+
+
+OWN_THETA = {"memory_size": 8, "summarize": SMALL_THETA["summarize"]}
+
+
+@pytest.mark.parametrize("method", ["er", "scr", "ewc++", "lwf", "mir", "gss"])
+def test_any_module_learns_as_backbone(method: str) -> None:
+    mine = Learner(method, memory_size=8, net=backbone())
+    feed(mine, toy_stream(tasks=1, batches=40))
+    assert mine.model.feature_width == 32
+    predicted = mine.predict(toy_images([0, 1] * 10, 99))
+    assert sum(guess == label for guess, label in zip(predicted, [0, 1] * 10, strict=True)) >= 18
+
+
+def test_the_module_given_is_copied_with_its_weights_and_stays_as_it_was() -> None:
+    given = backbone()
+    before = {name: tensor.clone() for name, tensor in given.state_dict().items()}
+    mine = Learner("er", memory_size=8, net=given)
+    mine._build((1, 16, 16))
+    assert torch.equal(mine.model.net.backbone.module[0].weight, before["0.weight"])  # type: ignore[union-attr,index]
+    feed(mine, toy_stream(tasks=1, batches=5))
+    assert given.training
+    assert all(torch.equal(tensor, before[name]) for name, tensor in given.state_dict().items())
+
+
+def test_own_nets_go_on_exactly_when_given_again(tmp_path: Path) -> None:
+    def make() -> Learner:
+        return Learner("scr+ssd", net=backbone(), theta=theta(), **OWN_THETA)
+
+    batches = list(toy_stream(tasks=2, batches=10))
+    whole, stopped = make(), make()
+    feed(whole, batches)
+    feed(stopped, batches[:11])
+    stopped.save(tmp_path / "l")
+    fresh = nn.Sequential(nn.Conv2d(1, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(2))
+    loaded = Learner.load(tmp_path / "l", net=fresh, theta=theta())
+    feed(loaded, batches[11:])
+    assert whole.rounds > 0
+    assert fingerprint(loaded) == fingerprint(whole)
+
+
+def test_what_a_checkpoint_cannot_hold_is_asked_for(tmp_path: Path) -> None:
+    Learner("er", net=backbone()).save(tmp_path / "own")
+    Learner("er").save(tmp_path / "ours")
+    with pytest.raises(InputError, match="net of your own, a Sequential"):
+        Learner.load(tmp_path / "own")
+    with pytest.raises(InputError, match="built-in net"):
+        Learner.load(tmp_path / "ours", net=backbone())
+
+
+def test_a_net_of_another_shape_is_refused(tmp_path: Path) -> None:
+    mine = Learner("er", net=backbone())
+    feed(mine, toy_stream(tasks=1, batches=1))
+    mine.save(tmp_path / "own")
+    with pytest.raises(ValueError, match="does not fit"):
+        Learner.load(tmp_path / "own", net=nn.Sequential(nn.Conv2d(1, 4, 3)))
+
+
+@pytest.mark.parametrize(
+    ("net", "message"),
+    [
+        (nn.Conv2d(3, 8, 3), "cannot take images"),
+        (nn.LSTM(16, 4), "cannot take images"),
+        (nn.Flatten(0), "one row an image"),
+    ],
+)
+def test_a_net_that_gives_no_features_is_refused_before_anything_changes(net: nn.Module, message: str) -> None:
+    mine = Learner("er", memory_size=8, net=net)
+    before = fingerprint(mine)
+    with pytest.raises(InputError, match=message):
+        mine.observe(toy_images([0, 1], 0), [0, 1])
+    assert fingerprint(mine) == before
+
+
+def test_a_theta_that_mixes_images_or_has_nothing_to_match_is_refused() -> None:
+    with pytest.raises(InputError, match="batch norm"):
+        SummaryMemory(theta=backbone())
+    with pytest.raises(InputError, match="no weights"):
+        SummaryMemory(theta=nn.Flatten())
+    with pytest.raises(InputError, match="no theta"):
+        Learner("er", theta=theta())
+
+
+def test_own_theta_summarizes() -> None:
+    memory = SummaryMemory(theta=theta(), **OWN_THETA)
+    for x, y in toy_stream(tasks=2, batches=12):
+        memory.update(x, y)
+    assert memory.rounds > 0
+    assert bool(memory.memory.summary.any())
+    assert memory.footprint()["theta"] > 0
+
+
+class WithItsOwnHead(SummarizingNet):
+    """A summarizing net whose features, head and matched weights are all its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(1, 4, 3)
+        self.head = GrowingLinear(4 * 49, 0)
+
+    @property
+    def matched_weights(self) -> list[Tensor]:
+        return [self.convolution.weight]
+
+    def features(self, x: Tensor) -> Tensor:
+        return nn.functional.avg_pool2d(self.convolution(x).relu(), 2).flatten(1)
+
+    def classify(self, features: Tensor) -> Tensor:
+        logits: Tensor = self.head(features)
+        return logits
+
+    def grow(self, classes: int, generator: torch.Generator) -> None:
+        self.head.grow(classes, generator)
+
+
+def test_a_whole_summarizing_net_is_used_as_it_is() -> None:
+    memory = SummaryMemory(theta=WithItsOwnHead(), **OWN_THETA)
+    for x, y in toy_stream(tasks=1, batches=12):
+        memory.update(x, y)
+    assert isinstance(memory.summarizer.theta, WithItsOwnHead)
+    assert memory.rounds > 0
+
+
+def test_a_pretrained_theta_is_kept_where_its_head_only_grows() -> None:
+    kept = SummaryMemory(theta=theta(), memory_size=8, summarize={"new_classes": "grow", "theta_learning_rate": 0.0})
+    fresh = SummaryMemory(theta=theta(), memory_size=8, summarize={"theta_learning_rate": 0.0})
+    for memory in (kept, fresh):
+        memory.update(toy_images([0, 1], 0), [0, 1])
+    given = theta().state_dict()["0.weight"]
+    assert torch.equal(kept.summarizer.theta.matched_weights[0], given)
+    assert not torch.equal(fresh.summarizer.theta.matched_weights[0], given)
