@@ -17,6 +17,10 @@ except ImportError:  # not a POSIX system: nothing to lock with
 LOCK = "lock"
 
 
+class BusyError(InputError):
+    """Another process works in the folder."""
+
+
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
     """While inside, another process that wants the same folder is refused."""
@@ -25,5 +29,5 @@ def only_one(folder: Path) -> Iterator[None]:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise InputError(f"another process runs in {folder}: wait for it, or use another folder") from None
+                raise BusyError(f"another process runs in {folder}: wait for it, or use another folder") from None
         yield

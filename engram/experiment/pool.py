@@ -26,6 +26,10 @@ class Job:
     config: RunConfig
     out: Path
 
+    def run(self, should_stop: Callable[[], bool]) -> dict[str, Any]:
+        """Begin, go on, or only read what is finished."""
+        return run(self.config, self.out, resume=True, should_stop=should_stop)
+
 
 def run_all(
     jobs: Sequence[Job],
@@ -45,7 +49,7 @@ def run_all(
     context = multiprocessing.get_context("spawn")
     count = min(workers or os.cpu_count() or 1, len(jobs))
     with ExitStack() as stack:
-        with _interrupts_held_back():
+        with interrupts_held_back():
             manager = stack.enter_context(context.Manager())
             events, stop = manager.Queue(), manager.Event()
             pool = ProcessPoolExecutor(count, mp_context=context, initializer=torch.set_num_threads, initargs=(1,))
@@ -65,7 +69,7 @@ def run_all(
 
 
 @contextmanager
-def _interrupts_held_back() -> Iterator[None]:
+def interrupts_held_back() -> Iterator[None]:
     """Processes started inside never get Ctrl-C or SIGTERM, which may go to the whole group; this one gets them
     afterwards and asks them to stop."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})

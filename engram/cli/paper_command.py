@@ -1,0 +1,154 @@
+"""`engram paper list`, `engram paper NAME --scale S`: the paper's tables and figures."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.table import Table
+
+from engram.checkpoint import replace_file, write_json
+from engram.cli.parser import Parser
+from engram.cli.stopping import stop_on_signal
+from engram.core import InputError
+from engram.experiment.engines import LocalEngine, RayEngine
+from engram.experiment.run import Interrupted
+from engram.experiment.sweep import Engine, SweepJob, Swept, sweep
+from engram.paper.catalogue import EXPERIMENTS, Experiment, find_experiment
+from engram.paper.estimate import measured_seconds, seconds_of
+from engram.paper.grid import Cell
+from engram.paper.outcome import PaperTable, gather
+from engram.paper.plots import draw
+from engram.paper.scales import SCALES, Scale
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser(
+        prog="engram paper",
+        usage="engram paper list | engram paper NAME --scale smoke|small|full [options]",
+        description="Run a table or figure of the paper, or go on with it, and show it as far as it has come. Finished "
+        "runs are never run again, and tables share them.",
+    )
+    parser.add_argument("name", type=str, help="list, or one of them")
+    parser.add_argument("--scale", type=Literal["smoke", "small", "full"], default="small", help="how large")
+    parser.add_argument("--seeds", type=int | None, default=None, help="of each cell (default: the scale's)")
+    parser.add_argument("--only", type=str, default="", help="cells whose row or column contains this")
+    parser.add_argument("--out", type=Path, default=Path("runs/paper"), help="folder of the runs and tables")
+    parser.add_argument("--workers", type=int | None, default=None, help="processes (default: one a core)")
+    parser.add_argument("--ray", type=str | None, default=None, help="address of a Ray cluster, or local")
+    parser.add_argument("--dry_run", action="store_true", help="print the plan and how long it will take")
+    parser.add_argument("--show", action="store_true", help="run nothing, show what is there")
+    options = parser.parse_args(argv)
+    console = Console()
+    if options.name == "list":
+        console.print(_catalogue())
+        return 0
+    experiment, scale = find_experiment(options.name), SCALES[options.scale]
+    seeds = options.seeds if options.seeds is not None else experiment.seeds_at(scale)
+    if seeds < 1:
+        raise InputError("no seed to run: --seeds must be at least 1")
+    root: Path = options.out / scale.name
+    cells = [cell for cell in experiment.cells(scale) if options.only in f"{cell.row} {cell.column}"]
+    if not cells:
+        raise InputError(f"no row or column of {options.name} contains {options.only!r}")
+    if options.dry_run:
+        _print_plan(cells, seeds, root, options.workers or LocalEngine.cores(), console)
+        return 0
+    swept, code = Swept(), 0
+    if not options.show:
+        jobs = _jobs(cells, seeds, root)
+        engine: Engine = RayEngine(options.ray) if options.ray else LocalEngine(options.workers)
+        with stop_on_signal() as should_stop:
+            try:
+                swept = sweep(
+                    list(jobs.values()),
+                    engine,
+                    root / f"{options.name}.stop",
+                    listen=_Teller(list(jobs), console),
+                    should_stop=should_stop,
+                )
+            except Interrupted as stopped:
+                console.print(f"{stopped}. Everything is saved: the same command goes on from there.")
+                code = should_stop.exit_code
+        for position, reason in swept.failures.items():
+            console.print(f"failed: {list(jobs)[position]}: {reason}", highlight=False, soft_wrap=True)
+    table = gather(options.name, experiment, scale, root, seeds)
+    _write(table, experiment, scale, root)
+    console.print(Markdown(table.to_markdown()))
+    console.print(f"{root / options.name}.md, .json and .png", highlight=False, soft_wrap=True)
+    return code or (1 if swept.failures else 0)
+
+
+def _catalogue() -> Table:
+    table = Table("name", "what it shows", "cells at small", "at full", box=None)
+    for name, experiment in EXPERIMENTS.items():
+        counts = [str(len(experiment.cells(SCALES[scale]))) for scale in ("small", "full")]
+        table.add_row(name, experiment.title, *counts)
+    return table
+
+
+def _jobs(cells: list[Cell], seeds: int, root: Path) -> dict[str, SweepJob]:
+    """By name; a run that stands in two cells is one."""
+    found: dict[Path, tuple[str, SweepJob]] = {}
+    for seed in range(seeds):
+        for cell in cells:
+            name = f"{cell.row}, {cell.column}, seed {seed}"
+            found.setdefault(cell.folder(seed), (name, cell.job(seed, root)))
+    return dict(found.values())
+
+
+def _write(table: PaperTable, experiment: Experiment, scale: Scale, root: Path) -> None:
+    root.mkdir(parents=True, exist_ok=True)
+    replace_file(root / f"{table.name}.md", table.to_markdown().encode())
+    write_json(root / f"{table.name}.json", table.to_json())
+    draw(table, experiment, scale, root, root / f"{table.name}.png")
+
+
+def _print_plan(cells: list[Cell], seeds: int, root: Path, workers: int, console: Console) -> None:
+    """Seconds of a cell are those of its finished runs, or an estimate by a few timed steps."""
+    plan = Table("row", "column", "runs", "finished", "seconds a run", box=None)
+    left, known = 0.0, {}
+    for cell in cells:
+        folder = cell.folder(0)
+        finished = measured_seconds(cell, root, seeds)
+        if folder not in known:
+            known[folder] = sum(finished) / len(finished) if finished else seconds_of(cell)
+            left += known[folder] * (seeds - len(finished))
+        about = "" if finished else "about "
+        plan.add_row(cell.row, cell.column, str(seeds), str(len(finished)), f"{about}{known[folder]:.0f}")
+    console.print(plan)
+    departures = dict.fromkeys(f"{cell.row}: {'; '.join(cell.departures)}" for cell in cells if cell.departures)
+    for departure in departures:
+        console.print(f"departure: {departure}", highlight=False)
+    console.print(
+        f"{len(known)} cells of {seeds} seeds: about {readable_time(left)} of one core, "
+        f"{readable_time(left / workers)} on {workers}",
+        highlight=False,
+    )
+
+
+def readable_time(seconds: float) -> str:
+    for unit, length in (("years", 31_557_600), ("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+class _Teller:
+    """One line a run that ends, with how many are done and how long the rest may take."""
+
+    def __init__(self, names: list[str], console: Console) -> None:
+        self.names, self.console = names, console
+        self.began, self.ended = time.monotonic(), 0
+
+    def __call__(self, job: int, what: str) -> None:
+        self.ended += what != "again"
+        left = (time.monotonic() - self.began) / max(1, self.ended) * (len(self.names) - self.ended)
+        self.console.print(
+            f"{what}: {self.names[job]} ({self.ended} of {len(self.names)}, about {readable_time(left)} left)",
+            highlight=False,
+            soft_wrap=True,
+        )

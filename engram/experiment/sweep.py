@@ -1,0 +1,156 @@
+"""Many runs, wherever there is a free core: on this machine or on a Ray cluster, through one interface.
+
+A job writes everything into its own folder, which every machine must see, so nothing but "done" or "failed" travels: a
+job that was lost with its machine, or that failed, is started again and goes on from its last checkpoint. Ctrl-C is a
+file that every job looks for: it saves and leaves.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from engram.core import InputError
+from engram.experiment.lock import BusyError
+from engram.experiment.run import Interrupted
+
+Result = dict[str, Any]
+
+CARRIED = ("ENGRAM_DATA", "ENGRAM_CACHE")
+"""Environment that a job takes along."""
+LOOK_EVERY = 1.0
+"""Seconds between two looks at the stop file, and between two at the jobs."""
+PATIENCE = 120.0
+"""Seconds a job waits for a folder in which its lost predecessor may still be dying."""
+
+
+class SweepJob(Protocol):
+    """What can be run anywhere: picklable, and resumable in its folder."""
+
+    @property
+    def out(self) -> Path: ...
+
+    def run(self, should_stop: Callable[[], bool]) -> Result:
+        """Begin, go on, or only read what is finished."""
+
+
+class Engine(Protocol):
+    """Where jobs run."""
+
+    workers: int
+
+    def submit(self, work: Callable[..., Result], *arguments: Any) -> Future[Result]: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class Swept:
+    """What came of a sweep, by position of the job."""
+
+    results: dict[int, Result] = field(default_factory=dict)
+    failures: dict[int, str] = field(default_factory=dict)
+    """Why a job failed, after all its attempts."""
+
+
+Listener = Callable[[int, str], None]
+"""Hears of a job's position and what became of it: done, again or failed."""
+
+
+def sweep(
+    jobs: Sequence[SweepJob],
+    engine: Engine,
+    stop_file: Path,
+    *,
+    attempts: int = 3,
+    listen: Listener = lambda job, what: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Swept:
+    """Run all jobs. One that fails is tried again, and then left; the others go on.
+
+    When `should_stop` turns true, every job saves, and `Interrupted` is raised.
+    """
+    stop_file = stop_file.absolute()
+    stop_file.parent.mkdir(parents=True, exist_ok=True)
+    stop_file.unlink(missing_ok=True)
+    environment = {name: os.environ[name] for name in CARRIED if name in os.environ}
+    swept, tried = Swept(), dict.fromkeys(range(len(jobs)), 0)
+    running: dict[Future[Result], int] = {}
+
+    def start(position: int) -> None:
+        tried[position] += 1
+        running[engine.submit(work, jobs[position], stop_file, environment)] = position
+
+    try:
+        for position in tried:
+            start(position)
+        while running:
+            if should_stop() and not stop_file.exists():
+                stop_file.touch()
+                for future in list(running):
+                    if future.cancel():
+                        del running[future]
+            finished, _ = wait(running, timeout=LOOK_EVERY, return_when=FIRST_COMPLETED)
+            for future in finished:
+                position = running.pop(future)
+                error = None if future.cancelled() else future.exception()
+                if future.cancelled() or isinstance(_cause(error), Interrupted):
+                    continue
+                if error is None:
+                    swept.results[position] = future.result()
+                    listen(position, "done")
+                elif tried[position] < attempts and not stop_file.exists() and _worth_another(error):
+                    listen(position, "again")
+                    start(position)
+                else:
+                    swept.failures[position] = f"{type(_cause(error)).__name__}: {_cause(error)}"
+                    listen(position, "failed")
+    finally:
+        stop_file.touch()
+        engine.close()
+        with suppress(OSError):
+            stop_file.unlink()
+    if len(swept.results) + len(swept.failures) < len(jobs):
+        raise Interrupted(f"stopped with {len(swept.results)} of {len(jobs)} runs finished")
+    return swept
+
+
+def work(job: SweepJob, stop_file: Path, environment: dict[str, str]) -> Result:
+    """One job in a worker: one thread, and an eye on the stop file."""
+    import torch
+
+    torch.set_num_threads(1)
+    os.environ.update(environment)
+    looked, stop = 0.0, False
+
+    def should_stop() -> bool:
+        nonlocal looked, stop
+        if not stop and time.monotonic() - looked > LOOK_EVERY:
+            looked, stop = time.monotonic(), stop_file.exists()
+        return stop
+
+    given_up = time.monotonic() + PATIENCE
+    while not should_stop():
+        try:
+            return job.run(should_stop)
+        except BusyError:
+            if time.monotonic() > given_up:
+                raise
+            time.sleep(LOOK_EVERY)
+    raise Interrupted("stopped before it began")
+
+
+def _cause(error: BaseException | None) -> BaseException | None:
+    """What a job itself raised, from under what an engine wraps it in."""
+    return getattr(error, "cause", None) or error
+
+
+def _worth_another(error: BaseException) -> bool:
+    """What was wrong with the input will be wrong again."""
+    return not isinstance(_cause(error), InputError) or isinstance(_cause(error), BusyError)

@@ -1,0 +1,214 @@
+"""A table of the paper as rows of methods and columns of streams, and the runs its cells need."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engram.experiment.pool import Job
+from engram.experiment.run import RunConfig
+from engram.methods import Settings, configurable, find, method_settings, settings_of
+from engram.paper.scales import Protocol, Scale
+from engram.paper.slices import SliceConfig, SliceJob
+from engram.summarize import StreamSummarizer
+
+MEMORYLESS = ("fine-tune", "iid-offline", "ewc++", "lwf")
+"""Whose results do not depend on the memory's size: they stand in the first column of a data set alone."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table: a method, and what it sets otherwise than the method does."""
+
+    label: str
+    method: str
+    settings: Mapping[str, Settings] = field(default_factory=dict)
+    repeats: int | None = None
+    bytes_of_ssd: bool = False
+    """Give it, as images, the bytes of `+ssd`: memory, queue and working copies."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A data set and a number of images a class; in figures over a setting also that setting's value."""
+
+    dataset: str
+    slots: int
+    setting: tuple[str, str, Any] | None = None
+    """Room, name and value."""
+
+    def label(self, scale: Scale) -> str:
+        protocol = scale.protocols[self.dataset]
+        varied = f", {self.setting[1]} {self.setting[2]}" if self.setting else ""
+        return f"{protocol.dataset} K={self.slots * protocol.classes}{varied}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Where runs of one configuration stand in a table; the runs differ in their seed."""
+
+    row: str
+    column: str
+    config: RunConfig | SliceConfig
+    departures: tuple[str, ...] = ()
+    """From what the paper runs, in words."""
+    key: tuple[str, int] = ("", 0)
+    """The paper's data set and images a class."""
+
+    def job(self, seed: int, root: Path) -> Job | SliceJob:
+        """The run of a seed, below the folder of the scale: the same cell of two tables is one run."""
+        out = root / self.folder(seed)
+        if isinstance(self.config, SliceConfig):
+            return SliceJob(dataclasses.replace(self.config, seed=seed), out)
+        return Job(dataclasses.replace(self.config, seed=seed), out)
+
+    def folder(self, seed: int) -> Path:
+        config = self.config
+        if isinstance(config, SliceConfig):
+            return Path(config.dataset) / f"slices-{config.groups}x" / f"seed-{seed}"
+        size = f"k{config.memory_size}"
+        changed = [
+            f"{room}.{name}={value}"
+            for room, settings in sorted(config.settings.items())
+            for name, value in sorted(settings.items())
+        ]
+        if config.repeats is not None:
+            changed.append(f"x{config.repeats}")
+        if config.keep_originals:
+            changed.append("originals")
+        slug = re.sub(r"[^\w.+=()-]", "_", "-".join([config.method, size, *changed]))
+        return Path(config.dataset) / slug / f"seed-{seed}"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Rows and columns. `reference` is the row that others are compared with, seed by seed."""
+
+    rows: tuple[Row, ...]
+    columns: tuple[Column, ...]
+    reference: str | None = None
+    keep_originals: bool = False
+
+    def cells(self, scale: Scale) -> list[Cell]:
+        made = []
+        for row in self.rows:
+            for column in self.columns_at(scale):
+                if row.method in MEMORYLESS and column.slots != min(self._slots(column.dataset)):
+                    continue
+                made.append(self._cell(row, column, scale))
+        return made
+
+    def columns_at(self, scale: Scale) -> list[Column]:
+        return [
+            column
+            for column in self.columns
+            if column.dataset in scale.protocols and column.slots in scale.slots[column.dataset]
+        ]
+
+    def _slots(self, dataset: str) -> list[int]:
+        return [column.slots for column in self.columns if column.dataset == dataset]
+
+    def _cell(self, row: Row, column: Column, scale: Scale) -> Cell:
+        protocol = scale.protocols[column.dataset]
+        settings, departures = _settings(row, column, protocol)
+        repeats = row.repeats or find(row.method).repeats
+        if repeats > 2 and scale.fewer_repeats > 1:
+            departures.append(f"{-(-repeats // scale.fewer_repeats)} repeats instead of {repeats}")
+            repeats = -(-repeats // scale.fewer_repeats)
+        iid = find(row.method).stream == "iid"
+        if iid and scale.epochs != RunConfig.epochs:
+            departures.append(f"{scale.epochs} epochs instead of {RunConfig.epochs}, batches of {scale.iid_batch}")
+        memory_size = column.slots * protocol.classes
+        if row.bytes_of_ssd:
+            memory_size += _images_beside_the_memory(column.slots, protocol)
+        config = RunConfig(
+            method=row.method,
+            dataset=protocol.dataset,
+            stream="iid" if iid else "paper",
+            tasks=protocol.tasks,
+            classes_per_task=protocol.classes_per_task,
+            batch=scale.iid_batch if iid else None,
+            images_per_class=protocol.images_per_class,
+            epochs=scale.epochs,
+            memory_size=memory_size,
+            repeats=repeats if repeats != find(row.method).repeats else None,
+            keep_originals=self.keep_originals,
+            settings=_not_default(row.method, settings),
+        )
+        return Cell(row.label, column.label(scale), config, tuple(departures), (column.dataset, column.slots))
+
+
+@dataclass(frozen=True)
+class SliceGrid:
+    """The slices table: one row a number of groups that the classes are distilled in."""
+
+    groups: tuple[int, ...]
+    reference: str | None = "100x1"
+
+    def cells(self, scale: Scale) -> list[Cell]:
+        protocol, slices = scale.protocols["cifar100"], scale.slices
+        departures = [
+            f"{ours} {what} instead of {theirs}"
+            for ours, theirs, what in (
+                (slices.classes, 100, "classes"),
+                (slices.images_per_class, 50, "distilled images a class"),
+            )
+            if ours != theirs
+        ]
+        return [
+            Cell(
+                row=f"{100 // groups}x{groups}",
+                column=f"{protocol.dataset}, {slices.classes} classes",
+                config=SliceConfig(
+                    protocol.dataset,
+                    slices.classes,
+                    min(groups, slices.classes),
+                    slices.images_per_class,
+                    slices.steps,
+                    protocol.shared.get("theta", {}).get("width", 128),
+                    training_steps=slices.training_steps,
+                ),
+                departures=tuple(departures),
+                key=("cifar100", 50),
+            )
+            for groups in self.groups
+        ]
+
+
+def _settings(row: Row, column: Column, protocol: Protocol) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Settings of the cell, and those among them that depart from the paper's."""
+    parts = configurable(find(row.method))
+    settings: dict[str, dict[str, Any]] = {room: dict(own) for room, own in row.settings.items()}
+    departures = []
+    for room, changes in {**protocol.shared, "summarize": protocol.summarize}.items():
+        if room in parts and changes:
+            settings[room] = dict(changes) | settings.get(room, {})
+            departures += [f"{room}.{name} {value}" for name, value in changes.items()]
+    if column.setting and column.setting[0] in parts:
+        room, name, value = column.setting
+        settings.setdefault(room, {})[name] = value
+    if column.dataset == "mini-imagenet" and "aser" in row.method:
+        for room in ("policy", "retrieval"):
+            if "per_class" in settings_of(parts[room]):
+                settings.setdefault(room, {})["per_class"] = 3
+    return settings, departures
+
+
+def _images_beside_the_memory(slots: int, protocol: Protocol) -> int:
+    """What the queue (a byte a value) and the working copies (image and momentum) take, in images of float32."""
+    queue: int = {**settings_of(StreamSummarizer), **protocol.summarize}["queue"]
+    return protocol.classes_per_task * queue // 4 + 2 * protocol.classes_per_task * slots
+
+
+def _not_default(method: str, settings: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Without what changes nothing, so that one configuration has one name."""
+    defaults = method_settings(find(method), {})
+    changed = {
+        room: {name: value for name, value in own.items() if value != defaults[room][name]}
+        for room, own in settings.items()
+    }
+    return {room: own for room, own in changed.items() if own}

@@ -1,0 +1,175 @@
+"""The plots of the paper's tables and figures, from what was gathered."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engram.paper.catalogue import Experiment
+from engram.paper.grid import Column, Grid
+from engram.paper.outcome import MEASURES, Entry, PaperTable
+from engram.paper.scales import Scale
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito's, told apart by colour-blind readers too."""
+
+
+def draw(table: PaperTable, experiment: Experiment, scale: Scale, root: Path, path: Path) -> bool:
+    """Write the plot to `path`; False if nothing it shows is there yet."""
+    if experiment.plot == "pictures":
+        return _pictures(experiment, scale, root, path)
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7.5, 4), layout="constrained")
+    drawn = _PLOTS[experiment.plot](axes, table, experiment, scale, root)
+    if drawn:
+        axes.set_title(table.title + (" (partial)" if table.missing else ""), fontsize=10)
+        figure.savefig(path, dpi=100)
+    plt.close(figure)
+    return drawn
+
+
+def _measured(table: PaperTable, row: str, measure: str) -> dict[str, Entry]:
+    found = {column: table.entries.get((row, column, measure)) for column in table.columns}
+    return {column: entry for column, entry in found.items() if entry and entry.measured}
+
+
+def _bars(axes: Axes, table: PaperTable, experiment: Experiment, scale: Scale, root: Path) -> bool:
+    width = 0.8 / max(1, len(table.rows))
+    drawn = False
+    for index, row in enumerate(table.rows):
+        entries = _measured(table, row, "acc")
+        at = [table.columns.index(column) + index * width - 0.4 + width / 2 for column in entries]
+        means = [entry.measured.mean for entry in entries.values() if entry.measured]
+        spread = [(entry.measured.half_width or 0.0) for entry in entries.values() if entry.measured]
+        axes.bar(at, means, width, yerr=spread, label=row, color=COLOURS[index % len(COLOURS)], capsize=2)
+        drawn = drawn or bool(entries)
+    axes.set_xticks(range(len(table.columns)), table.columns, fontsize=7)
+    axes.set_ylabel(MEASURES["acc"][0])
+    axes.legend(fontsize=7, ncols=2, frameon=False)
+    return drawn
+
+
+def _over_memory(axes: Axes, table: PaperTable, experiment: Experiment, scale: Scale, root: Path) -> bool:
+    def size(column: Column) -> float:
+        return float(column.slots * scale.protocols[column.dataset].classes)
+
+    axes.set(xlabel="images in memory", ylabel=MEASURES["acc"][0], xscale="log")
+    return _lines(axes, table, experiment, scale, size, "acc")
+
+
+def _over_setting(axes: Axes, table: PaperTable, experiment: Experiment, scale: Scale, root: Path) -> bool:
+    def value(column: Column) -> float:
+        return float(column.setting[2]) if column.setting else 0.0
+
+    assert isinstance(experiment.grid, Grid)
+    varied = {column.setting[1] for column in experiment.grid.columns if column.setting}
+    axes.set(xlabel=", ".join(varied), ylabel=MEASURES["acc"][0])
+    drawn = _lines(axes, table, experiment, scale, value, "acc")
+    if "seconds" in table.measures and drawn:
+        beside = axes.twinx()
+        beside.set_ylabel("seconds (dashed)")
+        _lines(beside, table, experiment, scale, value, "seconds", style="--")
+    return drawn
+
+
+def _lines(
+    axes: Axes,
+    table: PaperTable,
+    experiment: Experiment,
+    scale: Scale,
+    position: Callable[[Column], float],
+    measure: str,
+    style: str = "-",
+) -> bool:
+    assert isinstance(experiment.grid, Grid)
+    at = {column.label(scale): position(column) for column in experiment.grid.columns_at(scale)}
+    drawn = False
+    for index, row in enumerate(table.rows):
+        entries = _measured(table, row, measure)
+        points = [(at[column], entry.measured) for column, entry in entries.items() if entry.measured]
+        if points:
+            axes.errorbar(
+                [x for x, _ in points],
+                [interval.mean for _, interval in points],
+                yerr=[interval.half_width or 0.0 for _, interval in points],
+                label=row,
+                color=COLOURS[index % len(COLOURS)],
+                linestyle=style,
+                marker="o",
+                capsize=2,
+            )
+            drawn = True
+    if drawn and style == "-":
+        axes.legend(fontsize=8, frameon=False)
+    return drawn
+
+
+def _cost(axes: Axes, table: PaperTable, experiment: Experiment, scale: Scale, root: Path) -> bool:
+    drawn = False
+    for index, row in enumerate(table.rows):
+        seconds, accuracy = _measured(table, row, "seconds"), _measured(table, row, "acc")
+        common = [column for column in table.columns if column in seconds and column in accuracy]
+        if common:
+            x = [seconds[column].measured.mean for column in common]  # type: ignore[union-attr]
+            y = [accuracy[column].measured.mean for column in common]  # type: ignore[union-attr]
+            axes.plot(x, y, marker="o", linewidth=0.8, label=row, color=COLOURS[index % len(COLOURS)])
+            drawn = True
+    axes.set(xlabel="seconds of a run, one thread", ylabel=MEASURES["acc"][0])
+    if drawn:
+        axes.legend(fontsize=8, frameon=False)
+    return drawn
+
+
+def _loss(axes: Axes, table: PaperTable, experiment: Experiment, scale: Scale, root: Path) -> bool:
+    drawn = False
+    for index, cell in enumerate(experiment.cells(scale)):
+        rounds = losses(root / cell.folder(0) / "events.jsonl")
+        if rounds:
+            batches = [batch for batch, _ in rounds]
+            axes.plot(batches, [loss for _, loss in rounds], label=cell.column, color=COLOURS[index % len(COLOURS)])
+            drawn = True
+    axes.set(xlabel="batch", ylabel="gradient matching + γ relationship", yscale="log")
+    if drawn:
+        axes.legend(fontsize=8, frameon=False)
+    return drawn
+
+
+def losses(events: Path) -> list[tuple[int, float]]:
+    """Batch and loss of every round of a run."""
+    if not events.is_file():
+        return []
+    lines = (json.loads(line) for line in events.read_text().splitlines() if line.startswith('{"time"'))
+    found: dict[int, float] = {
+        event["batch"]: event["gradient_matching"] + event["relationship"]
+        for event in lines
+        if event["event"] == "round"
+    }
+    return sorted(found.items())
+
+
+def _pictures(experiment: Experiment, scale: Scale, root: Path, path: Path) -> bool:
+    for cell in experiment.cells(scale):
+        sheet = root / cell.folder(0) / "memory" / "contact-sheet.png"
+        if sheet.is_file():
+            shutil.copyfile(sheet, path)
+            return True
+    return False
+
+
+_PLOTS: dict[str, Callable[..., bool]] = {
+    "bars": _bars,
+    "memory-size": _over_memory,
+    "setting": _over_setting,
+    "cost": _cost,
+    "loss": _loss,
+}
