@@ -18,7 +18,7 @@ from engram.experiment.engines import LocalEngine, RayEngine
 from engram.experiment.run import Interrupted
 from engram.experiment.sweep import Engine, SweepJob, Swept, sweep
 from engram.paper.catalogue import EXPERIMENTS, Experiment, find_experiment
-from engram.paper.estimate import measured_seconds, seconds_of
+from engram.paper.estimate import Stopwatch, measured_seconds
 from engram.paper.grid import Cell
 from engram.paper.outcome import PaperTable, gather
 from engram.paper.plots import draw
@@ -110,12 +110,12 @@ def _write(table: PaperTable, experiment: Experiment, scale: Scale, root: Path) 
 def _print_plan(cells: list[Cell], seeds: int, root: Path, workers: int, console: Console) -> None:
     """Seconds of a cell are those of its finished runs, or an estimate by a few timed steps."""
     plan = Table("row", "column", "runs", "finished", "seconds a run", box=None)
-    left, known = 0.0, {}
+    left, known, stopwatch = 0.0, dict[Path, float](), Stopwatch()
     for cell in cells:
         folder = cell.folder(0)
         finished = measured_seconds(cell, root, seeds)
         if folder not in known:
-            known[folder] = sum(finished) / len(finished) if finished else seconds_of(cell)
+            known[folder] = sum(finished) / len(finished) if finished else stopwatch.seconds_of(cell)
             left += known[folder] * (seeds - len(finished))
         about = "" if finished else "about "
         plan.add_row(cell.row, cell.column, str(seeds), str(len(finished)), f"{about}{known[folder]:.0f}")

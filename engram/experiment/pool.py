@@ -15,8 +15,9 @@ from typing import Any
 
 import torch
 
+from engram.experiment.events import Event
 from engram.experiment.every import Every
-from engram.experiment.run import Event, Interrupted, RunConfig, run
+from engram.experiment.run import Interrupted, RunConfig, run
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ import yaml
 from engram.checkpoint import holds_checkpoint, replace_file, write_json
 from engram.core import InputError
 from engram.experiment import metrics
+from engram.experiment.events import Event
 from engram.experiment.every import Due, Every
 from engram.experiment.lock import LOCK, only_one
 from engram.experiment.prequential import Prequential
@@ -31,8 +32,6 @@ from engram.learner import Learner
 from engram.methods import find
 from engram.report.pictures import save_memory
 from engram.streams import Scenario, Task, TaskStream, class_incremental, load_dataset
-
-Event = dict[str, Any]
 
 
 @dataclass(frozen=True)

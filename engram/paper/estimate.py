@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,37 +16,67 @@ import torch
 from engram.core import Batch, Randomness
 from engram.experiment.run import RunConfig
 from engram.learner import Learner
+from engram.methods import find
 from engram.paper.grid import Cell
 from engram.paper.slices import SliceConfig, distil
 from engram.streams import DATASETS
 
-TIMED_STEPS = 2
-MOST_STORED = 200
+STORED = 200
 """Images put into the memory for timing; a step replays no more than 100."""
 
 
-def seconds_of(cell: Cell) -> float:
-    """Of one run of this cell on one thread, roughly."""
-    if isinstance(cell.config, SliceConfig):
-        return _slice_seconds(cell.config)
-    config = cell.config
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Runs of a sweep have one thread each."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+class Stopwatch:
+    """Times one step, and one round of summarizing, of each method it meets."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, ...], dict[str, float]] = {}
+
+    def seconds_of(self, cell: Cell) -> float:
+        """Of one run of this cell on one thread, roughly."""
+        if isinstance(cell.config, SliceConfig):
+            return _slice_seconds(cell.config)
+        config = cell.config
+        slots = _slots_per_class(config) if "+ssd" in config.method else 0
+        settings = json.dumps(config.settings, sort_keys=True)
+        key = (config.method, config.dataset, config.batch, settings, slots)
+        if key not in self._known:
+            with one_thread():
+                self._known[key] = _time_a_step(config)
+        each = dict(self._known[key])
+        batch = config.batch or 10
+        steps = (config.tasks or 1) * (config.classes_per_task or 10) * (config.images_per_class or 500) // batch
+        passes = config.epochs if config.stream == "iid" else 1
+        repeats = config.repeats or find(config.method).repeats
+        interval: int = config.settings.get("summarize", {}).get("interval", 6)
+        step = each["train"] * repeats + each["store"] + each["theta"] + each["summarize"] / interval
+        return steps * passes * step
+
+
+def _time_a_step(config: RunConfig) -> dict[str, float]:
+    """Seconds by part of one step on a batch, trained on once; every step of it summarizes."""
     shape = (1 if config.dataset == "digits" else 3, *[DATASETS[config.dataset].size] * 2)
     learner = _primed_learner(config, shape)
-    rng = np.random.default_rng(0)
-    width = config.classes_per_task or 10
-    batch = config.batch or 10
-    for key in learner.seconds:
-        learner.seconds[key] = 0.0
-    rounds = learner.rounds
-    for _ in range(TIMED_STEPS):
-        learner.observe(_images(rng, batch, shape), [index % width for index in range(batch)])
-    steps = (config.tasks or 1) * width * (config.images_per_class or 500) // batch
-    passes = config.epochs if config.stream == "iid" else 1
-    each = {name: value / TIMED_STEPS for name, value in learner.seconds.items()}
-    summarizing = each.pop("summarize")
-    interval = config.settings.get("summarize", {}).get("interval", 6)
-    share = 1 / interval if learner.rounds > rounds else 0.0
-    return steps * passes * (sum(each.values()) + summarizing * share)
+    width, batch = config.classes_per_task or 10, config.batch or 10
+    before = dict(learner.seconds)
+    images = _images(np.random.default_rng(1), batch, shape)
+    learner.observe(images, [index % width for index in range(batch)])
+    return {name: value - before[name] for name, value in learner.seconds.items()}
+
+
+def _slots_per_class(config: RunConfig) -> int:
+    classes = (config.tasks or 1) * (config.classes_per_task or 10)
+    return max(1, (config.memory_size or 100) // classes)
 
 
 def _primed_learner(config: RunConfig, shape: tuple[int, ...]) -> Learner:
@@ -51,13 +84,13 @@ def _primed_learner(config: RunConfig, shape: tuple[int, ...]) -> Learner:
     settings = {room: dict(own) for room, own in config.settings.items()}
     if "+ssd" in config.method:
         settings["summarize"] = settings.get("summarize", {}) | {"interval": 1}
-    size = min(config.memory_size or 100, MOST_STORED)
-    width = config.classes_per_task or 10
+    width, slots = config.classes_per_task or 10, _slots_per_class(config)
+    size = max(STORED, width * slots)
     learner = Learner(
         config.method,
-        memory_size=max(size, width),
-        slots_per_class=max(1, (config.memory_size or 100) // ((config.tasks or 1) * width)),
-        repeats=config.repeats,
+        memory_size=size,
+        slots_per_class=slots,
+        repeats=1,
         **settings,  # type: ignore[arg-type]
     )
     rng = np.random.default_rng(0)
@@ -79,7 +112,8 @@ def _slice_seconds(config: SliceConfig) -> float:
     classes = -(-config.classes // config.groups)
     real = [torch.zeros(config.real_images, channels, size, size, dtype=torch.uint8)]
     start = perf_counter()
-    distil(real, dataclasses.replace(config, steps=1), Randomness(0))
+    with one_thread():
+        distil(real, dataclasses.replace(config, steps=1), Randomness(0))
     return (perf_counter() - start) * classes * config.groups * config.steps
 
 

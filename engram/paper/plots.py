@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engram.experiment.events import losses
 from engram.paper.catalogue import Experiment
 from engram.paper.grid import Column, Grid
 from engram.paper.outcome import MEASURES, Entry, PaperTable
@@ -133,28 +133,16 @@ def _cost(axes: Axes, table: PaperTable, experiment: Experiment, scale: Scale, r
 def _loss(axes: Axes, table: PaperTable, experiment: Experiment, scale: Scale, root: Path) -> bool:
     drawn = False
     for index, cell in enumerate(experiment.cells(scale)):
-        rounds = losses(root / cell.folder(0) / "events.jsonl")
+        rounds = losses(root / cell.folder(0))
         if rounds:
-            batches = [batch for batch, _ in rounds]
-            axes.plot(batches, [loss for _, loss in rounds], label=cell.column, color=COLOURS[index % len(COLOURS)])
+            batches, matching, relation = zip(*rounds, strict=True)
+            total = [a + b for a, b in zip(matching, relation, strict=True)]
+            axes.plot(batches, total, label=cell.column, color=COLOURS[index % len(COLOURS)])
             drawn = True
     axes.set(xlabel="batch", ylabel="gradient matching + γ relationship", yscale="log")
     if drawn:
         axes.legend(fontsize=8, frameon=False)
     return drawn
-
-
-def losses(events: Path) -> list[tuple[int, float]]:
-    """Batch and loss of every round of a run."""
-    if not events.is_file():
-        return []
-    lines = (json.loads(line) for line in events.read_text().splitlines() if line.startswith('{"time"'))
-    found: dict[int, float] = {
-        event["batch"]: event["gradient_matching"] + event["relationship"]
-        for event in lines
-        if event["event"] == "round"
-    }
-    return sorted(found.items())
 
 
 def _pictures(experiment: Experiment, scale: Scale, root: Path, path: Path) -> bool:
