@@ -10,6 +10,7 @@ COMMANDS = {
     "demo": "scr and scr+ssd on the embedded stream: a table and a picture, in about two minutes",
     "compare": "a table of finished runs: mean ± 95 % interval, paired differences",
     "paper": "a table or figure of the paper: smoke, small or full; on this machine or a Ray cluster",
+    "report": "one self-contained HTML page about finished runs",
     "methods": "every method, its parts and its paper",
     "memory": "what the memory of a run holds, out of it and into a new learner",
     "data": "data sets: where they are, how to obtain them, whether they are whole",

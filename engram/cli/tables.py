@@ -9,6 +9,8 @@ from rich.table import Table
 
 from engram.report.tables import Row
 
+ENOUGH_SEEDS = 5
+
 
 def _comparison(rows: Sequence[Row]) -> Table:
     """Fits a terminal of 80 columns."""
@@ -33,6 +35,18 @@ def _comparison(rows: Sequence[Row]) -> Table:
 def print_comparison(rows: Sequence[Row], console: Console) -> None:
     console.print(_comparison(rows))
     console.print("± is a 95 % t-interval over n seeds; difference: to the first row, seed by seed", highlight=False)
+    for row in rows:
+        console.print(
+            f"{row.name}: learning accuracy {row.learning}, forgetting over all tasks {row.forgetting_all_tasks}",
+            highlight=False,
+            soft_wrap=True,
+        )
+    fewest = min(len(row.seeds) for row in rows)
+    if fewest < ENOUGH_SEEDS:
+        console.print(
+            f"{fewest} seed{'s are' if fewest > 1 else ' is'} too few to tell small differences from chance",
+            highlight=False,
+        )
 
 
 def time_by_part(row: Row) -> str:

@@ -30,7 +30,7 @@ from engram.experiment.prequential import Prequential
 from engram.keeper import DEFAULT_MEMORY_SIZE
 from engram.learner import Learner
 from engram.methods import find
-from engram.report.pictures import save_memory
+from engram.report.pictures import save_memory, save_snapshot
 from engram.streams import Scenario, Task, TaskStream, class_incremental, load_dataset
 
 
@@ -237,6 +237,7 @@ class _Run:
             "classes_total": learner.classes_total,
             "boundary_gap": learner.boundary_gap,
             "codec": learner.codec,
+            "keep_originals": learner.keep_originals,
             "settings": config.settings,
             "seed": config.seed,
             "average_end_accuracy": metrics.average_accuracy(self.matrix),
@@ -264,6 +265,7 @@ class _Run:
         if self.config.stream == "paper":
             self.learner.boundary()
         self.task, self.batch = self.task + 1, 0
+        save_snapshot(self.learner, self.stream.dataset.class_names, self.out / "memory", self.task)
         self._checkpoint()
         tested = {"prequential": self.prequential.summary()} if self.prequential else {}
         self._event("task", task=self.task, accuracies=row, average=metrics.average_accuracy(self.matrix), **tested)

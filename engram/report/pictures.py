@@ -38,8 +38,25 @@ def save_memory(learner: Learner, class_names: Sequence[str], folder: Path) -> N
     safetensors.torch.save_file(
         {name: value.contiguous() for name, value in tensors.items()}, folder / "memory.safetensors"
     )
-    names = [class_names[label] if isinstance(label, int) else str(label) for label in learner.labels]
-    contact_sheet(memory, names).save(folder / "contact-sheet.png", optimize=True)
+    contact_sheet(memory, _shown_names(learner, class_names)).save(folder / "contact-sheet.png", optimize=True)
+
+
+def save_snapshot(learner: Learner, class_names: Sequence[str], folder: Path, task: int) -> None:
+    """Write what the memory looks like after a task."""
+    if learner.memory.size:
+        folder.mkdir(parents=True, exist_ok=True)
+        names = _shown_names(learner, class_names)
+        contact_sheet(learner.memory, names).save(folder / f"task-{task}.png", optimize=True)
+
+
+def snapshots(run: Path) -> list[tuple[int, Path]]:
+    """The pictures `save_snapshot` wrote of a run, by task."""
+    found = [(path.stem.removeprefix("task-"), path) for path in (run / "memory").glob("task-*.png")]
+    return sorted((int(task), path) for task, path in found if task.isdecimal())
+
+
+def _shown_names(learner: Learner, class_names: Sequence[str]) -> list[str]:
+    return [class_names[label] if isinstance(label, int) else str(label) for label in learner.labels]
 
 
 def contact_sheet(memory: Store, names: Sequence[str], limit: int = 100, zoom: int | None = None) -> Image.Image:

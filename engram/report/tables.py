@@ -61,6 +61,11 @@ class Row:
     seeds: tuple[int, ...]
     accuracy: Interval
     forgetting: Interval
+    """Over all tasks but the last."""
+    forgetting_all_tasks: Interval
+    """As the paper publishes it."""
+    learning: Interval
+    """Accuracy on each task right after it was learned."""
     difference: Interval | None
     """Accuracy minus that of the first row of the same protocol, paired over common seeds."""
     seconds: dict[str, float]
@@ -82,15 +87,25 @@ def read_results(paths: Sequence[Path]) -> list[Result]:
     return results
 
 
-def compare(results: Sequence[Result]) -> list[Row]:
-    """One row a method, settings and protocol, in order of appearance."""
-    groups: dict[tuple[Any, ...], dict[int, Result]] = {}
+Group = tuple[tuple[Any, ...], str, str]
+"""Protocol, method and variant of runs that differ in their seed only."""
+
+
+def group_runs(results: Sequence[Result]) -> dict[Group, dict[int, Result]]:
+    """Runs by protocol, method and settings, in order of appearance, and by seed."""
+    groups: dict[Group, dict[int, Result]] = {}
     for result in results:
         variant = json.dumps([result["settings"], *(result[name] for name in VARIANT)], sort_keys=True)
         key = tuple(result.get(name) for name in PROTOCOL), result["method"], variant
         runs = groups.setdefault(key, {})
         if _accuracy(runs.setdefault(result["seed"], result)) != _accuracy(result):
             raise InputError(f"two runs of {result['method']}, seed {result['seed']}, differ but should not: give one")
+    return groups
+
+
+def compare(results: Sequence[Result]) -> list[Row]:
+    """One row a method, settings and protocol, in order of appearance."""
+    groups = group_runs(results)
     rows: list[Row] = []
     first: dict[tuple[Any, ...], dict[int, Result]] = {}
     variants = Counter((protocol, method) for protocol, method, _ in groups)
@@ -106,6 +121,8 @@ def compare(results: Sequence[Result]) -> list[Row]:
                 seeds=tuple(sorted(runs)),
                 accuracy=Interval.of([_accuracy(run) for run in values]),
                 forgetting=Interval.of([run["average_forgetting"] for run in values]),
+                forgetting_all_tasks=Interval.of([run["average_forgetting_all_tasks"] for run in values]),
+                learning=Interval.of([run["learning_accuracy"] for run in values]),
                 difference=Interval.of(differences) if reference is not runs and common else None,
                 seconds={
                     part: sum(run["seconds"][part] for run in values) / len(values) for part in values[0]["seconds"]

@@ -1,0 +1,32 @@
+"""`engram report PATH`: one HTML page about everything that was run there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from engram.checkpoint import replace_file
+from engram.cli.parser import Parser
+from engram.core import InputError
+from engram.report.page import page
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser(
+        prog="engram report",
+        usage="engram report PATH [--out FILE]",
+        description="Write one self-contained HTML page about finished runs: tables, curves, costs and the memory "
+        "through time. PATH is a run folder, a folder of runs (as of engram paper), or a JSON file of results.",
+    )
+    parser.add_argument("path", type=Path, help="what to report on")
+    parser.add_argument("--out", type=Path | None, default=None, help="the page (default: report.html there)")
+    options = parser.parse_args(argv)
+    if not options.path.exists():
+        raise InputError(f"{options.path} does not exist: give a run folder, a folder of runs or a JSON file")
+    default = options.path / "report.html" if options.path.is_dir() else options.path.with_suffix(".html")
+    out: Path = options.out or default
+    content = page(options.path).encode()
+    replace_file(out, content)
+    Console().print(f"{out} ({len(content) / 1e6:.1f} MB)", highlight=False, soft_wrap=True)
+    return 0

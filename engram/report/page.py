@@ -1,0 +1,221 @@
+"""One self-contained HTML page about runs: tables, curves, costs, and the memory through time; no network needed."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from engram.core import InputError
+from engram.experiment.events import losses
+from engram.report.pictures import snapshots
+from engram.report.svg import Series, heat_map, line_chart, scatter_chart, stacked_bars
+from engram.report.tables import PROTOCOL, Interval, Result, Row, compare, group_runs
+
+MOST_SHEETS = 60
+"""Pictures of memories on one page."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run and where it is, if it is a folder."""
+
+    result: Result
+    folder: Path | None
+
+
+def read_runs(path: Path) -> list[Run]:
+    """Every finished run under a folder, or in a JSON file of results."""
+    if path.is_file():
+        content = json.loads(path.read_text())
+        return [Run(result, None) for result in (content if isinstance(content, list) else [content])]
+    found = [Run(json.loads(file.read_text()), file.parent) for file in sorted(path.rglob("result.json"))]
+    if not found:
+        raise InputError(f"no finished run under {path}: a result.json is expected there")
+    return found
+
+
+def read_paper_tables(path: Path) -> list[dict[str, Any]]:
+    """What `engram paper` wrote there."""
+    tables = []
+    for file in sorted(path.rglob("*.json")) if path.is_dir() else []:
+        if file.with_suffix(".md").is_file():
+            tables.append(json.loads(file.read_text()))
+    return tables
+
+
+def page(path: Path) -> str:
+    """The whole page about everything under `path`."""
+    runs = [run for run in read_runs(path) if "accuracy_matrix" in run.result]
+    sections = [("Tables of the paper", [_paper_table(table) for table in read_paper_tables(path)])]
+    for number, (protocol, own) in enumerate(_by_protocol(runs).items(), 1):
+        facts = dict(zip(PROTOCOL, protocol, strict=True))
+        size = f"K={facts['memory_size']}" if facts["memory_size"] else f"{facts['memory_budget']:,} bytes"
+        title = f"{facts['dataset']}, {facts['stream']} stream, {facts['tasks']} tasks, {size}"
+        every = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
+        sections.append((title, [f"<p class='soft'>{escape(every)}</p>", *_protocol_section(own, number)]))
+    body = "".join(
+        f"<section aria-labelledby='s{index}'><h2 id='s{index}'>{escape(title)}</h2>{''.join(blocks)}</section>"
+        for index, (title, blocks) in enumerate(sections)
+        if blocks
+    )
+    count = f"{len(runs)} finished runs"
+    return _PAGE.format(
+        title=escape(path.resolve().name), count=count, body=body, css=_asset("page.css"), js=_asset("page.js")
+    )
+
+
+def _by_protocol(runs: Sequence[Run]) -> dict[tuple[Any, ...], list[Run]]:
+    found: dict[tuple[Any, ...], list[Run]] = {}
+    for run in runs:
+        found.setdefault(tuple(run.result.get(name) for name in PROTOCOL), []).append(run)
+    return found
+
+
+def _protocol_section(runs: list[Run], number: int) -> list[str]:
+    rows = compare([run.result for run in runs])
+    groups = [[run for run in runs if id(run.result) in ids] for ids in _ids(runs)]
+    names = [row.name for row in rows]
+    curves = [Series(name, _mean_curve(group)) for name, group in zip(names, groups, strict=True)]
+    blocks = [
+        _comparison(rows),
+        line_chart("Accuracy over the tasks seen, after each task", "tasks", "accuracy %", curves),
+        scatter_chart(
+            "Accuracy for the bytes of all state",
+            "bytes",
+            "accuracy %",
+            [Series(row.name, [(float(row.total_bytes), row.accuracy.mean)]) for row in rows],
+        ),
+        scatter_chart(
+            "Accuracy for the seconds of a run",
+            "seconds",
+            "accuracy %",
+            [Series(row.name, [(row.seconds["total"], row.accuracy.mean)]) for row in rows],
+        ),
+        stacked_bars("Seconds of a run by part", [(row.name, _parts(row.seconds)) for row in rows], "s"),
+        stacked_bars(
+            "Bytes held by part",
+            [(name, _parts(group[0].result["footprint"])) for name, group in zip(names, groups, strict=True)],
+            "B",
+        ),
+    ]
+    firsts = {name: group[0] for name, group in zip(names, groups, strict=True)}
+    for name, first in firsts.items():
+        title = f"{name}, seed {first.result['seed']}: accuracy on each task, after each task"
+        blocks.append(heat_map(title, first.result["accuracy_matrix"]))
+    blocks.append(_loss_curves(firsts))
+    blocks += [_memory(name, first, f"{number}-{index}") for index, (name, first) in enumerate(firsts.items())]
+    return [block for block in blocks if block]
+
+
+def _ids(runs: list[Run]) -> list[set[int]]:
+    """The runs of each row of `compare`, in its order."""
+    return [{id(result) for result in group.values()} for group in group_runs([run.result for run in runs]).values()]
+
+
+def _mean_curve(group: list[Run]) -> list[tuple[float, float]]:
+    curves = [run.result["average_accuracy_after_task"] for run in group]
+    return [(task + 1.0, sum(values) / len(values)) for task, values in enumerate(zip(*curves, strict=True))]
+
+
+def _parts(amounts: dict[str, float]) -> dict[str, float]:
+    return {name: float(value) for name, value in amounts.items() if name != "total" and value > 0}
+
+
+def _comparison(rows: Sequence[Row]) -> str:
+    head = ("method", "seeds", "end accuracy %", "difference", "forgetting %", "…all tasks", "learning %")
+    cells = [
+        (
+            escape(row.name),
+            str(len(row.seeds)),
+            str(row.accuracy),
+            row.difference.signed() if row.difference else "",
+            str(row.forgetting),
+            str(row.forgetting_all_tasks),
+            str(row.learning),
+        )
+        for row in rows
+    ]
+    few = min(len(row.seeds) for row in rows)
+    remark = "± is a 95 % t-interval over seeds; differences are to the first row, seed by seed."
+    if few < 5:
+        remark += f" With {few} seed{'s' if few > 1 else ''}, small differences mean nothing."
+    return _table(head, cells) + f"<p class='remarks'>{remark}</p>"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    top = "".join(f"<th scope='col'>{escape(name)}</th>" for name in head)
+    body = "".join(
+        f"<tr><th scope='row'>{first}</th>{''.join(f'<td>{value}</td>' for value in rest)}</tr>"
+        for first, *rest in rows
+    )
+    return f"<div class='scroll' role='region' aria-label='table' tabindex='0'><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+def _paper_table(table: dict[str, Any]) -> str:
+    measures = list(dict.fromkeys(cell["measure"] for row in table["rows"] for cell in row["cells"]))
+    head = ["", *(f"{column}, {measure}" for column in table["columns"] for measure in measures)]
+    rows = []
+    for row in table["rows"]:
+        cells = {(cell["column"], cell["measure"]): cell for cell in row["cells"]}
+        shown = [_paper_cell(cells.get((column, measure))) for column in table["columns"] for measure in measures]
+        rows.append([escape(row["row"]), *shown])
+    partial = "" if table["complete"] else " (partial)"
+    title = f"<h3>{escape(table['title'])}, {escape(table['scale'])}{partial}</h3>"
+    remarks = "".join(f"<li>{escape(remark)}</li>" for remark in table["remarks"])
+    return f"{title}{_table(head, rows)}<ul class='remarks'>{remarks}</ul>"
+
+
+def _paper_cell(cell: dict[str, Any] | None) -> str:
+    if cell is None:
+        return ""
+    text = "missing" if cell["mean"] is None else str(Interval(cell["mean"], cell["half_width"], cell["seeds"]))
+    if cell["paper"]:
+        mean, spread = cell["paper"]
+        text += f"<br><span class='soft'>paper {mean}{'' if spread is None else f' ± {spread}'}</span>"
+    return text
+
+
+def _loss_curves(runs: dict[str, Run]) -> str:
+    series = []
+    for name, run in runs.items():
+        rounds = losses(run.folder) if run.folder else []
+        if rounds:
+            series.append(Series(name, [(float(batch), matching + relation) for batch, matching, relation in rounds]))
+    return line_chart("Loss of summarizing", "batch", "loss", series, log_y=True)
+
+
+def _memory(name: str, run: Run, identity: str) -> str:
+    sheets = snapshots(run.folder) if run.folder else []
+    if not sheets:
+        return ""
+    seed = run.result["seed"]
+    frames = "".join(
+        f"<div class='frame' data-when='after task {task}'>"
+        f"<img alt='The memory of {escape(name)}, seed {seed}, after task {task}: one image a slot, by class"
+        f"{', originals above what they became' if run.result.get('keep_originals') else ''}' "
+        f"src='data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}'></div>"
+        for task, path in sheets[:MOST_SHEETS]
+    )
+    last = len(sheets[:MOST_SHEETS]) - 1
+    return (
+        f"<figure class='memory'><figcaption>The memory of {escape(name)}, seed {seed}: "
+        f"<output for='m{identity}'></output></figcaption><label for='m{identity}'>through time</label>"
+        f"<input id='m{identity}' type='range' min='0' max='{last}' value='{last}' step='1'>{frames}</figure>"
+    )
+
+
+def _asset(name: str) -> str:
+    return (files("engram.report") / name).read_text(encoding="utf-8")
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="data:,"><title>{title}: engram report</title><style>{css}</style></head>
+<body><main><h1>engram report: {title}</h1><p class="soft">{count}.</p>{body}</main><script>{js}</script></body></html>
+"""

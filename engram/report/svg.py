@@ -1,0 +1,176 @@
+"""Small charts as inline SVG: they take the page's colours, also at night, and say in words what they show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+WIDTH, HEIGHT = 640, 320
+LEFT, RIGHT, TOP, BOTTOM = 56, 12, 12, 44
+COLOURS = 10
+"""Classes c0 to c9 of the page's style sheet."""
+WIDE = 5
+DASHES = ("", "7 4", "2 3", "10 3 2 3")
+
+
+@dataclass(frozen=True)
+class Series:
+    """A named line or cloud of points."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+
+
+def line_chart(title: str, x_label: str, y_label: str, series: Sequence[Series], *, log_y: bool = False) -> str:
+    """Lines with markers; each differs in colour and in dashes."""
+    return _chart(title, x_label, y_label, series, joined=True, log_x=False, log_y=log_y)
+
+
+def scatter_chart(title: str, x_label: str, y_label: str, series: Sequence[Series]) -> str:
+    """Points, each with its name beside it; across on a logarithmic scale where they lie far apart."""
+    xs = [x for one in series for x, _ in one.points]
+    far_apart = bool(xs) and min(xs) > 0 and max(xs) > WIDE * min(xs)
+    return _chart(title, x_label, y_label, series, joined=False, log_x=far_apart, log_y=False)
+
+
+def _chart(
+    title: str, x_label: str, y_label: str, series: Sequence[Series], *, joined: bool, log_x: bool, log_y: bool
+) -> str:
+    xs = [x for one in series for x, _ in one.points]
+    ys = [y for one in series for _, y in one.points]
+    if not xs:
+        return ""
+    across, up = Axis(xs, log_x, LEFT, WIDTH - RIGHT), Axis(ys, log_y, HEIGHT - BOTTOM, TOP, from_zero=not log_y)
+    parts = [_frame(across, up, x_label, y_label)]
+    for index, one in enumerate(series):
+        places = [(across.place(x), up.place(y)) for x, y in one.points]
+        colour = f"c{index % COLOURS}"
+        if joined:
+            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+            dash = DASHES[index // COLOURS % len(DASHES)] or DASHES[index % len(DASHES)]
+            parts.append(f'<polyline class="line {colour}" stroke-dasharray="{dash}" points="{path}"/>')
+        if len(places) <= 60:
+            parts += [f'<circle class="dot {colour}" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>' for x, y in places]
+        if not joined:
+            parts += [
+                f'<text class="small" x="{x + 6:.1f}" y="{y + 4:.1f}">{escape(one.name)}</text>' for x, y in places
+            ]
+    words = "; ".join(f"{one.name}: {_in_words(one.points)}" for one in series)
+    drawing = (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(f"{title}. {words}", quote=True)}">'
+        f"{''.join(parts)}</svg>"
+    )
+    legend = _legend([one.name for one in series]) if joined else ""
+    return f"<figure><figcaption>{escape(title)}</figcaption>{drawing}{legend}</figure>"
+
+
+class Axis:
+    """From values to places between two ends of the picture."""
+
+    def __init__(
+        self, values: Sequence[float], logarithmic: bool, start: float, end: float, from_zero: bool = False
+    ) -> None:
+        self.logarithmic, self.start, self.end = logarithmic, start, end
+        low, high = min(values), max(values)
+        if logarithmic:
+            low, high = max(low, 1e-9), max(high, 1e-9)
+            self.low, self.high = math.log10(low) - 0.05, math.log10(high) + 0.15
+        else:
+            low = min(0.0, low) if from_zero else low
+            margin = 0.05 * (high - low or abs(high) or 1)
+            self.low, self.high = low - (0 if from_zero else margin), high + margin * (1 if from_zero else 3)
+
+    def place(self, value: float) -> float:
+        at = math.log10(max(value, 1e-9)) if self.logarithmic else value
+        return self.start + (at - self.low) / (self.high - self.low or 1) * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        if self.logarithmic:
+            tens = range(math.floor(self.low), math.ceil(self.high) + 1)
+            found = [step * 10.0**ten for ten in tens for step in (1, 2, 5)]
+            return [tick for tick in found if self.low <= math.log10(tick) <= self.high]
+        span = self.high - self.low or 1
+        step = 10 ** math.floor(math.log10(span))
+        step = next(step * share for share in (0.1, 0.2, 0.5, 1, 2) if span / (step * share) <= 8)
+        first = math.ceil(self.low / step)
+        return [step * count for count in range(first, math.floor(self.high / step) + 1)]
+
+
+def _frame(across: Axis, up: Axis, x_label: str, y_label: str) -> str:
+    base = HEIGHT - BOTTOM
+    parts = [f'<line class="axis" x1="{LEFT}" y1="{base}" x2="{WIDTH - RIGHT}" y2="{base}"/>']
+    for tick in across.ticks():
+        x = across.place(tick)
+        parts.append(f'<text class="tick" x="{x:.1f}" y="{base + 16}" text-anchor="middle">{number(tick)}</text>')
+    for tick in up.ticks():
+        y = up.place(tick)
+        parts.append(f'<line class="grid" x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}"/>')
+        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{number(tick)}</text>')
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    parts.append(f'<text class="label" x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">{escape(x_label)}</text>')
+    side = f'transform="translate(14 {(TOP + base) / 2}) rotate(-90)"'
+    parts.append(f'<text class="label" {side} text-anchor="middle">{escape(y_label)}</text>')
+    return "".join(parts)
+
+
+def stacked_bars(title: str, rows: Sequence[tuple[str, dict[str, float]]], unit: str) -> str:
+    """One bar a row, its parts one after the other."""
+    names = list(dict.fromkeys(part for _, parts in rows for part, value in parts.items() if value > 0))
+    longest = max((sum(parts.values()) for _, parts in rows), default=0.0)
+    if not names or not longest:
+        return ""
+    lines = []
+    for label, parts in rows:
+        bars = "".join(
+            f'<span class="bar b{names.index(part) % COLOURS}" style="width:{100 * value / longest:.2f}%" '
+            f'title="{escape(part)}: {number(value)} {unit}"></span>'
+            for part, value in parts.items()
+            if value > 0
+        )
+        total = f"{number(sum(parts.values()))} {unit}"
+        words = ", ".join(f"{part} {number(value)}" for part, value in parts.items() if value > 0)
+        lines.append(
+            f"<tr><th scope='row'>{escape(label)}</th><td><div class='bars' role='img' "
+            f'aria-label="{escape(f"{words} {unit}", quote=True)}">{bars}</div></td><td class="value">{total}</td></tr>'
+        )
+    caption = f"<figcaption>{escape(title)}</figcaption>"
+    return f"<figure>{caption}<table class='barchart'>{''.join(lines)}</table>{_legend(names, 'b')}</figure>"
+
+
+def heat_map(title: str, matrix: Sequence[Sequence[float | None]]) -> str:
+    """An accuracy matrix as a table whose cells are the darker the higher; the numbers stand in them."""
+    head = "".join(f"<th scope='col'>task {column + 1}</th>" for column in range(len(matrix[0])))
+    lines = []
+    for row, values in enumerate(matrix):
+        cells = "".join(
+            "<td></td>" if value is None else f"<td style='--heat:{value / 100:.3f}'>{value:.1f}</td>"
+            for value in values
+        )
+        lines.append(f"<tr><th scope='row'>after {row + 1}</th>{cells}</tr>")
+    table = f"<table class='heat'><thead><tr><td></td>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    return f"<figure><figcaption>{escape(title)}</figcaption><div class='scroll' role='region' aria-label='table' tabindex='0'>{table}</div></figure>"
+
+
+def _legend(names: Sequence[str], kind: str = "k") -> str:
+    items = "".join(
+        f"<li><span class='key {kind}{index % COLOURS}'></span>{escape(name)}</li>" for index, name in enumerate(names)
+    )
+    return f"<ul class='legend'>{items}</ul>"
+
+
+def _in_words(points: Sequence[tuple[float, float]]) -> str:
+    """All of a few points; of many the first, the lowest, the highest and the last."""
+    if len(points) <= 12:
+        return ", ".join(number(y) for _, y in points)
+    ys = [y for _, y in points]
+    return f"from {number(ys[0])} to {number(ys[-1])}, lowest {number(min(ys))}, highest {number(max(ys))}"
+
+
+def number(value: float) -> str:
+    """Short: three digits or so, thousands and millions by letter."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}"
