@@ -3,7 +3,7 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
 
-.PHONY: run test soak lint format
+.PHONY: run test soak lint format docs-results
 
 run: $(VENV)/.ready
 	$(VENV)/bin/engram demo
@@ -19,6 +19,10 @@ lint: $(VENV)/.ready
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+
+# The measured figures of README and docs, from results/.
+docs-results: $(VENV)/.ready
+	$(VENV)/bin/python docs/generate.py
 
 format: $(VENV)/.ready
 	$(VENV)/bin/ruff format .

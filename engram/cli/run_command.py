@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jsonargparse import ActionConfigFile  # type: ignore[attr-defined]
 from rich.console import Console
@@ -16,9 +16,11 @@ from engram.cli.progress import RunProgress
 from engram.cli.stopping import stop_on_signal
 from engram.cli.tables import print_comparison, time_by_part
 from engram.core import InputError
+from engram.experiment.events import Event
 from engram.experiment.every import Every
 from engram.experiment.pool import Job, run_all
 from engram.experiment.run import Interrupted, RunConfig, run
+from engram.experiment.tensorboard import TensorBoardLog
 from engram.keeper import DEFAULT_MEMORY_SIZE
 from engram.methods import configurable, find, method_settings, plain, settings_of
 from engram.report.tables import compare
@@ -41,27 +43,42 @@ def main(argv: list[str]) -> int:
     if options.seeds == 1 and options.out:
         jobs = [Job(config, out)]
     every = Every.parse(str(options.checkpoint_every))
-    return execute(jobs, out, resume=options.resume, threads=options.threads, checkpoint_every=every)
+    logs = [TensorBoardLog(job.config, job.out) for job in jobs] if options.log == "tensorboard" else []
+    return execute(jobs, out, resume=options.resume, threads=options.threads, checkpoint_every=every, logs=logs)
 
 
-def execute(jobs: list[Job], out: Path, *, resume: bool, threads: int | None, checkpoint_every: Every) -> int:
-    """Run the jobs with progress, print their table, and return the exit code."""
+def execute(
+    jobs: list[Job],
+    out: Path,
+    *,
+    resume: bool,
+    threads: int | None,
+    checkpoint_every: Every,
+    logs: Sequence[Callable[[Event], None]] = (),
+) -> int:
+    """Run the jobs with progress, print their table, and return the exit code; each of `logs` hears its job's events."""
     if not jobs:
         raise InputError("no seed to run: --seeds must be at least 1")
     console = Console()
     names = [f"{job.config.method} seed {job.config.seed}" for job in jobs]
     with stop_on_signal() as should_stop, RunProgress(names, console) as progress:
+
+        def hear(job: int, event: Event) -> None:
+            progress(job, event)
+            if logs:
+                logs[job](event)
+
         try:
             if len(jobs) > 1:
                 results = run_all(
                     jobs,
                     resume=resume,
                     checkpoint_every=checkpoint_every,
-                    on_event=progress,
+                    on_event=hear,
                     should_stop=should_stop,
                 )
             else:
-                results = [_run_here(jobs[0], progress, should_stop, resume, threads, checkpoint_every)]
+                results = [_run_here(jobs[0], hear, should_stop, resume, threads, checkpoint_every)]
         except Interrupted as stopped:
             console.print(
                 f"{stopped}. Everything is saved in {out}: the same command with --resume goes on from there."
@@ -93,6 +110,7 @@ def build_parser(method: str) -> Parser:
         default="60s",
         help="between checkpoints: seconds (60, 0.5s) or batches (500b)",
     )
+    parser.add_argument("--log", type=Literal["tensorboard"] | None, default=None, help="also log to DIR/tensorboard")
     parser.add_class_arguments(RunConfig, None, skip={"settings"})
     for room, part in configurable(find(method)).items():
         if settings_of(part):
@@ -141,7 +159,12 @@ def _method_name(arguments: list[str]) -> str:
 
 
 def _run_here(
-    job: Job, progress: RunProgress, should_stop: Any, resume: bool, threads: int | None, checkpoint_every: Every
+    job: Job,
+    hear: Callable[[int, Event], None],
+    should_stop: Any,
+    resume: bool,
+    threads: int | None,
+    checkpoint_every: Every,
 ) -> dict[str, Any]:
     if threads:
         import torch
@@ -152,6 +175,6 @@ def _run_here(
         job.out,
         resume=resume,
         checkpoint_every=checkpoint_every,
-        on_event=lambda event: progress(0, event),
+        on_event=lambda event: hear(0, event),
         should_stop=should_stop,
     )

@@ -14,7 +14,7 @@ from typing import Any
 from engram.core import InputError
 from engram.experiment.events import losses
 from engram.report.pictures import snapshots
-from engram.report.svg import Series, heat_map, line_chart, scatter_chart, stacked_bars
+from engram.report.svg import Series, heat_map, line_chart, scatter_chart, scrolling, stacked_bars
 from engram.report.tables import PROTOCOL, Interval, Result, Row, compare, group_runs
 
 MOST_SHEETS = 60
@@ -154,7 +154,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         f"<tr><th scope='row'>{first}</th>{''.join(f'<td>{value}</td>' for value in rest)}</tr>"
         for first, *rest in rows
     )
-    return f"<div class='scroll' role='region' aria-label='table' tabindex='0'><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
+    return scrolling(f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>")
 
 
 def _paper_table(table: dict[str, Any]) -> str:

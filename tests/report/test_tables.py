@@ -31,6 +31,8 @@ def result(method: str, seed: int, accuracy: float, **changes: Any) -> dict[str,
         "seed": seed,
         "average_end_accuracy": accuracy,
         "average_forgetting": 2.0,
+        "average_forgetting_all_tasks": 1.5,
+        "learning_accuracy": 60.0,
         "seconds": {"train": 2.0 + seed, "total": 3.0 + seed},
         "footprint": {"total": 99},
     } | changes
