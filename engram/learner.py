@@ -20,6 +20,9 @@ from engram.restoring import restored
 from engram.state import Tree, pad_optimizer_state
 from engram.validation import Label, check_images
 
+MOST_REPEATS = 1000
+"""Training steps on one batch; beyond, a damaged checkpoint is likelier than a wish."""
+
 
 class Learner(Keeper):
     """Learns from a stream seen once, with a small memory.
@@ -77,8 +80,10 @@ class Learner(Keeper):
         composition = find(method) if isinstance(method, str) else method
         if unmet := unmet_needs(composition):
             raise InputError(f"{method} makes no sense: {'; '.join(unmet)}")
-        if repeats is not None and repeats < 1:
-            raise InputError(f"repeats is {repeats}: every stream batch is trained on at least once")
+        if repeats is not None and not 1 <= repeats <= MOST_REPEATS:
+            raise InputError(
+                f"repeats is {repeats}: a stream batch is trained on once at least, {MOST_REPEATS} at most"
+            )
         super().__init__(
             memory_size=memory_size,
             memory_bytes=memory_bytes,

@@ -231,8 +231,11 @@ def test_settings_are_checked_by_name_and_written_out() -> None:
         Learner("scr", slots_per_class=0)
     with pytest.raises(InputError, match="memory_size"):
         Learner("scr", memory_size=0)
-    with pytest.raises(InputError, match="repeats"):
-        Learner("scr", repeats=0)
+    for repeats in (0, 2**40):
+        with pytest.raises(InputError, match="repeats"):
+            Learner("scr", repeats=repeats)
+    with pytest.raises(InputError, match="n_ops"):
+        Learner("rar", augment={"n_ops": 2**40})
     with pytest.raises(InputError, match="codec"):
         Learner("scr", codec="gif")
     config = Learner("scr+ssd", scheme={"augment": {"hue": 0.2}}).config()

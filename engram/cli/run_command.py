@@ -56,7 +56,7 @@ def execute(
     checkpoint_every: Every,
     logs: Sequence[Callable[[Event], None]] = (),
 ) -> int:
-    """Run the jobs with progress, print their table, and return the exit code; each of `logs` hears its job's events."""
+    """Run the jobs with progress, print their table, return the exit code; each of `logs` hears its job's events."""
     if not jobs:
         raise InputError("no seed to run: --seeds must be at least 1")
     console = Console()

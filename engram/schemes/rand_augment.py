@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engram.core import Augmentation
+from engram.core import Augmentation, InputError
 
 CUTOUT_COLOUR = (125 / 255, 123 / 255, 114 / 255)
 SIZE_OF_PUBLISHED_RANGES = 331
 """Pixels a side of the images that the published translation was made for."""
+MOST_OPERATIONS = 100
 
 
 class RandAugment(Augmentation):
@@ -43,6 +44,8 @@ class RandAugment(Augmentation):
         factor: float = 0.94,
         cutout: float = 18.7,
     ) -> None:
+        if not 0 <= n_ops <= MOST_OPERATIONS:
+            raise InputError(f"n_ops is {n_ops}: need 0 to {MOST_OPERATIONS} operations")
         self.n_ops, self.degrees, self.shear, self.factor, self.cutout = n_ops, degrees, shear, factor, cutout
         self.translate, self.scale_translation = translate, scale_translation
 
