@@ -36,6 +36,13 @@ class InputError(ValueError):
     """The caller's data or settings were refused; nothing was changed."""
 
 
+def require_at_least(least: int, **counts: int) -> None:
+    """Refuse settings that are smaller."""
+    for name, value in counts.items():
+        if value < least:
+            raise InputError(f"{name} is {value}: need at least {least}")
+
+
 class NonFiniteLossError(RuntimeError):
     """Learning diverged. The step was not taken, but the batch is half learned: go on from the last save."""
 

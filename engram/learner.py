@@ -15,7 +15,7 @@ from engram.core import Augmentation, Batch, Context, InputError, Model, NonFini
 from engram.initialise import materialise
 from engram.keeper import Keeper
 from engram.methods import Method, Settings, find, method_settings, unmet_needs
-from engram.nets import ReducedResNet18, own_backbone
+from engram.nets import ReducedResNet18, own_backbone, require_width
 from engram.restoring import restored
 from engram.state import Tree, pad_optimizer_state
 from engram.validation import Label, check_images
@@ -81,9 +81,7 @@ class Learner(Keeper):
         if unmet := unmet_needs(composition):
             raise InputError(f"{method} makes no sense: {'; '.join(unmet)}")
         if repeats is not None and not 1 <= repeats <= MOST_REPEATS:
-            raise InputError(
-                f"repeats is {repeats}: a stream batch is trained on once at least, {MOST_REPEATS} at most"
-            )
+            raise InputError(f"repeats is {repeats}: need 1 to {MOST_REPEATS} steps on a stream batch")
         super().__init__(
             memory_size=memory_size,
             memory_bytes=memory_bytes,
@@ -106,6 +104,8 @@ class Learner(Keeper):
             "classifier": classifier,
         }
         settings = self._resolve(lambda nets: method_settings(composition, given | nets), net=net, theta=theta)
+        if "net" not in self.own_nets:
+            require_width(settings["net"]["width"])
         self.scheme = composition.scheme(**settings["scheme"])
         self.augmentation = composition.augment(**settings["augment"]) if composition.augment else None
         self.retrieval = composition.retrieval(**settings["retrieval"])

@@ -101,7 +101,8 @@ def _check(keeper: Keeper) -> None:
     kinds = {type(label) for label in keeper.labels}
     if len(kinds) > 1 or not kinds <= {int, str} or len(set(keeper.labels)) < len(keeper.labels):
         raise ValueError("its labels are not all integers or all strings, each once")
-    if keeper.seconds.keys() != TIMED:
+    spent = keeper.seconds.values()
+    if keeper.seconds.keys() != TIMED or not all(type(value) is float and math.isfinite(value) for value in spent):
         raise ValueError("its times are not those of a learner")
     if keeper.image_shape is None:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 
-from engram.core import Model, Net, Part
+from engram.core import LOGITS, Model, Net, Part
 from engram.state import module_state, restore_module
 
 
@@ -17,6 +17,13 @@ class Snapshot(Part):
         self.net: Net
         self.taken: int
         """How often it was taken; before the first time it means nothing."""
+
+    def require_classes(self, least: int, model: Model) -> None:
+        """Raise a ValueError if its logits cannot be those of an earlier state of this net with so many classes."""
+        heads = (self.net.heads[LOGITS], model.net.heads[LOGITS])
+        outputs = [len(next(head.parameters())) for head in heads]
+        if self.taken < 0 or not least <= outputs[0] <= outputs[1]:
+            raise ValueError(f"a previous net of {outputs[0]} outputs does not fit {least} to {outputs[1]} classes")
 
     def take(self, model: Model) -> None:
         restore_module(self.net, module_state(model.net))

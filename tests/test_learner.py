@@ -234,6 +234,11 @@ def test_settings_are_checked_by_name_and_written_out() -> None:
     for repeats in (0, 2**40):
         with pytest.raises(InputError, match="repeats"):
             Learner("scr", repeats=repeats)
+    for method in ("er", "scr", "dvc", "ocm", "a-gem"):
+        with pytest.raises(InputError, match="replay is -1"):
+            Learner(method, scheme={"replay": -1})
+    with pytest.raises(InputError, match="width is 4"):
+        Learner("er", net={"width": 4})
     with pytest.raises(InputError, match="n_ops"):
         Learner("rar", augment={"n_ops": 2**40})
     with pytest.raises(InputError, match="codec"):

@@ -11,6 +11,12 @@ NARROWEST = 8
 """Below this, the CPU kernel of torch 2.13 for a strided 1×1 convolution in channels-last layout corrupts memory."""
 
 
+def require_width(width: int) -> None:
+    """Refuse a net that is too narrow to be safe."""
+    if width < NARROWEST:
+        raise InputError(f"the net's width is {width}: it must be {NARROWEST} at least")
+
+
 def _conv3x3(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
     return nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
 
@@ -45,8 +51,7 @@ class ReducedResNet18(nn.Module):
     """
 
     def __init__(self, channels: int, size: int, width: int = 20) -> None:
-        if width < NARROWEST:
-            raise InputError(f"the net's width is {width}: it must be {NARROWEST} at least")
+        require_width(width)
         super().__init__()
         widths = [width, 2 * width, 4 * width, 8 * width]
         self.stem, self.norm = _conv3x3(channels, width), nn.BatchNorm2d(width)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engram.core import Batch, Context
+from engram.core import Batch, Context, require_at_least
 from engram.schemes.labelled import LabelScheme, label_loss
 
 
@@ -32,6 +32,7 @@ class AveragedGradientEpisodicMemory(LabelScheme):
 
     def __init__(self, replay: int = 10, learning_rate: float = 0.1) -> None:
         super().__init__(learning_rate)
+        require_at_least(0, replay=replay)
         self.replay = replay
         self.add_state("boundaries", 0)
         self.boundaries: int

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engram.core import Batch, Context, Model, Parameters, Randomness, Scheme
+from engram.core import Batch, Context, Model, Parameters, Randomness, Scheme, require_at_least
 from engram.schemes.augmentation import ViewAugmentation, augment_view
 
 
@@ -47,6 +47,7 @@ class SupervisedContrastiveReplay(Scheme):
         learning_rate: float = 0.1,
         augment: ViewAugmentation = ViewAugmentation(),
     ) -> None:
+        require_at_least(0, replay=replay)
         self.replay, self.temperature, self.projection = replay, temperature, projection
         self.learning_rate, self.augment = learning_rate, augment
 

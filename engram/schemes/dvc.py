@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engram.core import LOGITS, Batch, Context, Model, Parameters, Randomness
+from engram.core import LOGITS, Batch, Context, Model, Parameters, Randomness, require_at_least
 from engram.heads import GrowingHead, GrowingLinear
 from engram.schemes.augmentation import ViewAugmentation, augment_view
 from engram.schemes.labelled import LabelScheme
@@ -93,6 +93,7 @@ class DualViewConsistency(LabelScheme):
         augment: ViewAugmentation = ViewAugmentation(jitter=1.0),
     ) -> None:
         super().__init__(learning_rate)
+        require_at_least(0, replay=replay)
         self.replay, self.balance, self.agreement = replay, balance, agreement
         self.joint_width, self.augment = joint_width, augment
 

@@ -64,6 +64,15 @@ class ElasticWeightConsolidation(LabelScheme):
                     rows = kept[name].new_zeros(len(parameter) - len(kept[name]), *parameter.shape[1:])
                     kept[name] = torch.cat([kept[name], rows])
 
+    def check_restored(self, ctx: Context) -> None:
+        expected = {name: (value.dtype, value.shape) for name, value in ctx.model.net.named_parameters()}
+        for kept in (self.squares, self.fisher, self.importance, self.anchor):
+            empty = not kept and kept is not self.squares and kept is not self.fisher
+            if not empty and {name: (value.dtype, value.shape) for name, value in kept.items()} != expected:
+                raise ValueError("what it keeps of each parameter does not fit the net's parameters")
+        if bool(self.importance) != bool(self.anchor):
+            raise ValueError("importances without the parameters they are of cannot be")
+
     def on_boundary(self, ctx: Context) -> None:
         self.importance = normalised(self.fisher)
         self.anchor = {name: p.detach().clone() for name, p in ctx.model.net.named_parameters()}

@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 from torch.nn import functional as F
 
-from engram.core import Batch, Context
+from engram.core import Batch, Context, require_at_least
 from engram.schemes.labelled import LabelScheme, label_loss
 
 
@@ -29,6 +29,7 @@ class ExperienceReplay(LabelScheme):
         learning_rate: float = 0.1,
     ) -> None:
         super().__init__(learning_rate)
+        require_at_least(0, replay=replay)
         self.replay, self.passes = replay, passes
 
     def replay_size(self, ctx: Context) -> int:

@@ -42,6 +42,9 @@ class LearningWithoutForgetting(LabelScheme):
     def on_boundary(self, ctx: Context) -> None:
         self.previous.take(ctx.model)
 
+    def check_restored(self, ctx: Context) -> None:
+        self.previous.require_classes(1 if self.previous.taken else 0, ctx.model)
+
     def loss(self, stream: Batch, replay: Batch | None, ctx: Context) -> Tensor:
         logits = ctx.model.logits(stream.x)
         loss = F.cross_entropy(logits, stream.y)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engram.core import LOGITS, Batch, Context, Model, Randomness
+from engram.core import LOGITS, Batch, Context, Model, Randomness, require_at_least
 from engram.schemes.augmentation import ViewAugmentation, augment_view
 from engram.schemes.labelled import LabelScheme
 from engram.snapshot import Snapshot
@@ -97,6 +97,7 @@ class MutualInformationMaximisation(LabelScheme):
         augment: ViewAugmentation = ViewAugmentation(crop_scale=(0.3, 1.0), jitter=0.0, grey=0.25),
     ) -> None:
         super().__init__(learning_rate)
+        require_at_least(0, replay=replay, replay_per_class=replay_per_class)
         self.replay, self.replay_per_class = replay, replay_per_class
         self.temperature, self.projection, self.augment = temperature, projection, augment
         self.betas, self.weight_decay = betas, weight_decay
@@ -117,6 +118,11 @@ class MutualInformationMaximisation(LabelScheme):
     def on_boundary(self, ctx: Context) -> None:
         self.previous.take(ctx.model)
         self.finished_classes = ctx.classes
+
+    def check_restored(self, ctx: Context) -> None:
+        if not 0 <= self.finished_classes <= ctx.classes:
+            raise ValueError(f"{self.finished_classes} finished classes of {ctx.classes} cannot be")
+        self.previous.require_classes(self.finished_classes, ctx.model)
 
     def replay_size(self, ctx: Context) -> int:
         return min(self.replay, self.replay_per_class * ctx.classes) if self.finished_classes else 0

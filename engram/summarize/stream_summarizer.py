@@ -286,6 +286,11 @@ class StreamSummarizer(Summarizer):
         batch = Batch.join(stream, ctx.memory.read(chosen) if len(chosen) else None)
         shuffled = choose(len(batch), len(batch), ctx.rng["theta"])
         for part in shuffled.split(self.theta_batch):
+            loss = F.cross_entropy(self.theta(batch.x[part]), batch.y[part])
+            if not math.isfinite(float(loss.detach())):
+                raise NonFiniteLossError(
+                    f"theta's loss became {float(loss.detach())} at batch {ctx.iteration}: lower theta_learning_rate"
+                )
             self.theta_optimizer.zero_grad()
-            F.cross_entropy(self.theta(batch.x[part]), batch.y[part]).backward()
+            loss.backward()
             self.theta_optimizer.step()

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import re
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from engram.cli import COMMANDS, main
 from engram.experiment.demo import METHODS as DEMO_METHODS
 from engram.experiment.demo import demo_config
 from engram.experiment.run import RunConfig
+from tests.helpers import start_engram
 from tests.summarize.test_stream_summarizer import without_training
 
 TINY = ["--tasks", "2", "--images-per-class", "20", "--memory-size", "4", "--net.width", "8"]
@@ -160,8 +160,7 @@ def test_ctrl_c_saves_and_a_new_process_goes_on_exactly(tmp_path: Path) -> None:
     options = ["scr+ssd", *TINY_SSD, "--tasks", "4", "--threads", "1"]
 
     def start(out: Path, *more: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "engram", "run", *options, "--out", str(out), *more]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+        return start_engram("run", *options, "--out", str(out), *more)
 
     stopped, whole = tmp_path / "stopped", tmp_path / "whole"
     process = start(stopped)

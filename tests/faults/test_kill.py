@@ -1,16 +1,15 @@
 """Runs killed again and again, at any moment of their lives, end with the result of a run nobody disturbed."""
 
 import json
-import os
 import random
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.faults.soak import amount
+from tests.helpers import start_engram
 
 SMALL = [
     "digits",
@@ -32,14 +31,9 @@ METHODS = {
 }
 
 
-def start(method: str, out: Path) -> subprocess.Popen[bytes]:
+def start(method: str, out: Path) -> subprocess.Popen[str]:
     options = [*SMALL, "--threads", "1", *METHODS[method], "--checkpoint-every", "3b", "--resume", "--out", str(out)]
-    return subprocess.Popen(
-        [sys.executable, "-m", "engram", "run", method, *options],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+    return start_engram("run", method, *options)
 
 
 def result(out: Path) -> dict:

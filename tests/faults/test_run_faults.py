@@ -21,7 +21,7 @@ from engram.experiment.every import Due, Every
 from engram.experiment.lock import only_one
 from engram.experiment.run import Interrupted, RunConfig, run
 from engram.testing import fingerprint
-from tests.helpers import feed, small_learner, toy_images, toy_stream
+from tests.helpers import feed, small_learner, start_engram, toy_images, toy_stream
 
 CONFIG = RunConfig("er", tasks=2, images_per_class=20, memory_size=4, settings={"net": {"width": 8}})
 
@@ -49,19 +49,7 @@ def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
 
 
 def test_sigterm_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "engram",
-        "run",
-        "er",
-        "digits",
-        "--net.width",
-        "8",
-        "--out",
-        str(tmp_path / "run"),
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    process = start_engram("run", "er", "digits", "--net.width", "8", "--out", str(tmp_path / "run"))
     while not (tmp_path / "run" / "events.jsonl").exists():
         time.sleep(0.02)
         assert process.poll() is None

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -16,6 +14,7 @@ import pytest
 from engram.cli import main, paper_command
 from engram.paper.catalogue import EXPERIMENTS
 from engram.paper.scales import SMOKE
+from tests.helpers import start_engram
 
 
 class InThisProcess:
@@ -110,19 +109,18 @@ def test_a_sweep_killed_in_the_middle_goes_on_and_ends_as_if_nothing_had_happene
     """SIGKILL to the whole group after the first cell."""
     if "--ray" in engine:
         pytest.importorskip("ray")
-    command = [sys.executable, "-m", "engram", "paper", "components", "--scale", "smoke", "--out", str(tmp_path)]
-    command += ["--only", "digits K=4"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    first = subprocess.Popen([*command, *engine], stdout=subprocess.DEVNULL, env=environment, start_new_session=True)
+    command = ["paper", "components", "--scale", "smoke", "--out", str(tmp_path), "--only", "digits K=4", *engine]
+    first = start_engram(*command, start_new_session=True)
     until = time.monotonic() + 240
     while not list(tmp_path.rglob("result.json")) and time.monotonic() < until:
         time.sleep(0.05)
     os.killpg(first.pid, signal.SIGKILL)
-    first.wait()
+    first.communicate()
     finished = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
     assert 1 <= len(finished) < 4
-    again = subprocess.run([*command, *engine], capture_output=True, text=True, env=environment, timeout=300)
-    assert again.returncode == 0, again.stdout + again.stderr
+    again = start_engram(*command)
+    shown, errors = again.communicate(timeout=300)
+    assert again.returncode == 0, shown + errors
     shared = tmp_path_factory.mktemp("unbroken")
     assert paper("components", shared, "--only", "digits K=4") == 0
     assert len(list(tmp_path.rglob("result.json"))) == 4
@@ -133,10 +131,7 @@ def test_a_sweep_killed_in_the_middle_goes_on_and_ends_as_if_nothing_had_happene
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "engram", "paper", "baselines", "--scale", "smoke", "--out", str(tmp_path)]
-    process = subprocess.Popen(
-        [*command, "--workers", "1"], stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
-    )
+    process = start_engram("paper", "baselines", "--scale", "smoke", "--out", str(tmp_path), "--workers", "1")
     until = time.monotonic() + 240
     while not list(tmp_path.rglob("result.json")) and time.monotonic() < until:
         time.sleep(0.05)
