@@ -164,9 +164,10 @@ class _Run:
         chosen = dataclasses.asdict(self.config)
         del chosen["settings"]
         resolved = chosen | {name: value for name, value in self.learner.config().items() if name != "device"}
-        text = yaml.safe_dump(json.loads(json.dumps(resolved)), sort_keys=False)
+        resolved = json.loads(json.dumps(resolved))
+        text = yaml.safe_dump(resolved, sort_keys=False)
         config_file = self.out / "config.yaml"
-        if config_file.is_file() and config_file.read_text() != text:
+        if config_file.is_file() and not _same_config(config_file.read_text(), resolved):
             raise InputError(f"{self.out} holds a run of another configuration (see config.yaml): use another folder")
         replace_file(config_file, text.encode())
         _end_torn_line(self.out / "events.jsonl")
@@ -301,6 +302,19 @@ def _resolved(config: RunConfig) -> RunConfig:
     size = DEFAULT_MEMORY_SIZE if config.memory_size is None and config.memory_bytes is None else config.memory_size
     batch = config.batch or (128 if stream == "iid" else 10)
     return dataclasses.replace(config, stream=stream, batch=batch, memory_size=size)
+
+
+def _same_config(text: str, resolved: dict[str, Any]) -> bool:
+    """Whether a config.yaml is that of this run. What an earlier version did not know yet it ran by its default."""
+    try:
+        before = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return False
+    if not isinstance(before, dict):
+        return False
+    defaults = {field.name: field.default for field in dataclasses.fields(RunConfig)}
+    known = {name: defaults[name] for name in resolved.keys() - before.keys() if name in defaults}
+    return bool(before | known == resolved)
 
 
 def _make_learner(config: RunConfig, stream: TaskStream) -> Learner:

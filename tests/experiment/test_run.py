@@ -123,6 +123,21 @@ def test_folders_are_not_mixed_up(finished: tuple[Path, dict[str, Any]], tmp_pat
             run(dataclasses.replace(CONFIG, memory_size=9), folder, resume=True)
 
 
+def test_a_run_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
+    """Its config.yaml lacks a setting that came later, and has the others in another order."""
+    run(CONFIG, tmp_path / "run")
+    file = tmp_path / "run" / "config.yaml"
+    content = yaml.safe_load(file.read_text())
+    del content["prequential"]
+    file.write_text(yaml.safe_dump(content, sort_keys=True))
+    assert run(CONFIG, tmp_path / "run", resume=True)["method"] == CONFIG.method
+    with pytest.raises(InputError, match="another configuration"):
+        run(dataclasses.replace(CONFIG, prequential=3), tmp_path / "run", resume=True)
+    file.write_text("[unreadable")
+    with pytest.raises(InputError, match="another configuration"):
+        run(CONFIG, tmp_path / "run", resume=True)
+
+
 def test_paper_stream_claims_its_share_and_announces_boundaries(tmp_path: Path) -> None:
     config = RunConfig(
         method="scr+dynamic", stream="paper", tasks=2, batch=2, images_per_class=4, memory_size=9, settings=SMALL
