@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torch import nn
 
 from engram import Learner
 from tests.faults.soak import SOAK, amount
@@ -21,9 +22,9 @@ def resident_bytes() -> int:
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc")
 def test_nothing_grows_over_a_long_stream(capsys: pytest.CaptureFixture[str]) -> None:
     learner = Learner(
-        "scr+ssd",
+        "er+ssd",
         memory_size=8,
-        net={"width": 8},
+        net=nn.Sequential(nn.Conv2d(1, 4, 3, stride=4), nn.ReLU()),
         theta={"width": 4},
         scheme={"replay": 2},
         summarize={"queue": 4, "interval": 10},
