@@ -232,8 +232,27 @@ def speedups() -> str:
     )
 
 
-def end(name: str, method: str) -> Callable[[], str]:
-    return lambda: f"{of(name, method)[0]['average_end_accuracy']:.1f}"
+def growth(what: str) -> str:
+    """Seconds a step at each value, and the last over the first."""
+    measured = results("growth")[what]
+    values = list(next(iter(measured.values())))
+    rows = []
+    for method, seconds in measured.items():
+        ratio = seconds[values[-1]] / seconds[values[0]]
+        rows.append([f"`{method}`", *(f"{seconds[value]:.2f}" for value in values), f"{ratio:.2f}"])
+    return table(("method", *(f"{int(value):,}" for value in values), "last / first"), rows)
+
+
+def growth_stream() -> str:
+    rows = []
+    for method, stream in results("growth")["stream"].items():
+        windows = stream["windows"]
+        half = len(windows) // 2
+        early, late = (mean(one["ms"] for one in part) for part in (windows[1:half], windows[half:]))
+        slope = f"{stream['resident_bytes_a_batch']:,.0f}"
+        rows.append([f"`{method}`", f"{windows[-1]['batch']:,}", f"{early:.1f}", f"{late:.1f}", slope])
+    head = ("method", "batches", "ms a step, first half", "second half", "resident bytes a batch, second half")
+    return table(head, rows)
 
 
 def stretch(method: str, pick: Callable[[list[float]], float]) -> Callable[[], str]:
@@ -269,6 +288,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "smoke": smoke,
     "bench": bench,
     "speed-ups": speedups,
+    "growth, classes": lambda: growth("classes"),
+    "growth, memory": lambda: growth("memory_size"),
+    "growth, stream": growth_stream,
 }
 VALUES: dict[str, Callable[[], str]] = {
     "last stretch scr+ssd mean": stretch("scr+ssd", mean),

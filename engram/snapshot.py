@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 
+import torch
+
 from engram.core import LOGITS, Model, Net, Part
 from engram.state import module_state, restore_module
 
@@ -20,8 +22,8 @@ class Snapshot(Part):
 
     def require_classes(self, least: int, model: Model) -> None:
         """Raise a ValueError if its logits cannot be those of an earlier state of this net with so many classes."""
-        heads = (self.net.heads[LOGITS], model.net.heads[LOGITS])
-        outputs = [len(next(head.parameters())) for head in heads]
+        blank = torch.zeros(1, model.feature_width, device=model.device)
+        outputs = [net.heads[LOGITS](blank).shape[1] for net in (self.net, model.net)]
         if self.taken < 0 or not least <= outputs[0] <= outputs[1]:
             raise ValueError(f"a previous net of {outputs[0]} outputs does not fit {least} to {outputs[1]} classes")
 
