@@ -30,7 +30,7 @@ PERIOD = 6
 """Steps from one round of summarizing to the next (the default interval)."""
 AT_ONCE = 100
 QUEUED = 32
-WINDOW = 500
+WINDOW = 100
 SIZE = 32
 RANDOM = np.random.default_rng(0)
 
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--periods", type=int, default=2, help="periods of six steps to average over")
-    parser.add_argument("--batches", type=int, default=3000, help="batches of the long stream")
+    parser.add_argument("--batches", type=int, default=1000, help="batches of the long stream")
     options = parser.parse_args()
     torch.set_num_threads(1)
     measured: dict[str, dict[str, Any]] = {"classes": {}, "memory_size": {}, "stream": {}}

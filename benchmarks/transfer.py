@@ -9,6 +9,7 @@ beside it as many random real images of the same classes, class by class. Accura
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from collections import Counter
 from pathlib import Path
@@ -57,8 +58,8 @@ def main() -> None:
 
 def run_config(run: Path) -> RunConfig:
     content = yaml.safe_load((run / "config.yaml").read_text())
-    names = ("method", "dataset", "stream", "seed", "tasks", "classes_per_task", "images_per_class", "batch")
-    return RunConfig(**{name: content[name] for name in names})
+    names = {field.name for field in dataclasses.fields(RunConfig)} - {"settings"}
+    return RunConfig(**{name: value for name, value in content.items() if name in names})
 
 
 def random_images(like: ExportedMemory, stream: TaskStream, seed: int) -> ExportedMemory:
@@ -67,7 +68,9 @@ def random_images(like: ExportedMemory, stream: TaskStream, seed: int) -> Export
     x, y = np.concatenate(images), np.concatenate(labels)
     rng = np.random.default_rng(seed)
     chosen = [
-        index for label, count in Counter(like.labels).items() for index in rng.choice(np.where(y == label)[0], count)
+        index
+        for label, count in Counter(like.labels).items()
+        for index in rng.choice(np.where(y == label)[0], count, replace=False)
     ]
     count = len(chosen)
     none = torch.zeros(count, dtype=torch.bool)

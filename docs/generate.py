@@ -303,7 +303,6 @@ VALUES: dict[str, Callable[[], str]] = {
     "fast seconds": lambda: summarizing_seconds(of("small-fast-seeds3", "scr+ssd", **MILD)),
     "fast harsh seconds": lambda: summarizing_seconds(of("small-fast-seeds3", "scr+ssd", **HARSH)),
     "exact seconds": lambda: summarizing_seconds([r for r in results("small-fast-seeds3") if not r["settings"]]),
-    "lowest last task": lambda: f"{min(one['accuracy_matrix'][-1][-1] for one in results('smoke-seed0')):.1f}",
 }
 
 

@@ -191,16 +191,16 @@ def choose(count: int, of: int, generator: torch.Generator) -> Tensor:
 
 
 class Net(nn.Module):
-    """A backbone and named heads on its features, in channels-last layout."""
+    """A backbone and named heads on its features."""
 
     def __init__(self, backbone: nn.Module) -> None:
         super().__init__()
-        self.backbone = backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.backbone = backbone
         self.heads = nn.ModuleDict()
 
     def forward(self, x: Tensor, *heads: str) -> tuple[Tensor, ...]:
         """The features, and what each of these heads makes of them."""
-        features: Tensor = self.backbone(x.to(memory_format=torch.channels_last))
+        features: Tensor = self.backbone(x)
         return features, *(self.heads[head](features) for head in heads)
 
 
@@ -211,16 +211,12 @@ Parameters = dict[str, Tensor]
 class Model(Part):
     """The learner's net φ. Given `params` it computes with those instead and leaves batch-norm statistics alone."""
 
-    def __init__(self, backbone: nn.Module, feature_width: int) -> None:
-        self.feature_width = feature_width
+    def __init__(self, backbone: nn.Module, feature_width: int, device: torch.device) -> None:
+        self.feature_width, self.device = feature_width, device
         self.version = 0
         """Changes whenever the net does."""
         self.add_state("net", Net(backbone), count_as="net")
         self.net: Net
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.net.parameters()).device
 
     def features(self, x: Tensor, params: Parameters | None = None) -> Tensor:
         return self.outputs(x, params=params)[0]

@@ -11,7 +11,7 @@ from engram.core import Batch, Context, Parameters
 
 def label_gradient(batch: Batch, ctx: Context) -> Tensor:
     """The gradient of the mean label loss over all parameters, flat, in eval mode."""
-    parameters = list(ctx.model.parameters())
+    parameters = [parameter for parameter in ctx.model.parameters() if parameter.requires_grad]
     with ctx.model.eval_mode():
         loss = F.cross_entropy(ctx.scheme.class_scores(batch.x, ctx), batch.y)
     gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
@@ -25,11 +25,16 @@ def label_gradient(batch: Batch, ctx: Context) -> Tensor:
 
 def virtual_step(stream: Batch, ctx: Context) -> Parameters:
     """The parameters one step of plain SGD on the stream batch would lead to; nothing is changed by it."""
-    params = {name: parameter.detach().requires_grad_() for name, parameter in ctx.model.net.named_parameters()}
-    loss = ctx.scheme.stream_loss(stream, ctx, params)
-    gradients = torch.autograd.grad(loss, list(params.values()), allow_unused=True)
-    rate = ctx.scheme.learning_rate
-    return {
-        name: (parameter if gradient is None else parameter - rate * gradient).detach()
-        for (name, parameter), gradient in zip(params.items(), gradients, strict=True)
+    params = {
+        name: parameter.detach().requires_grad_(parameter.requires_grad)
+        for name, parameter in ctx.model.net.named_parameters()
     }
+    moved = {name: parameter for name, parameter in params.items() if parameter.requires_grad}
+    loss = ctx.scheme.stream_loss(stream, ctx, params)
+    gradients = torch.autograd.grad(loss, list(moved.values()), allow_unused=True)
+    rate = ctx.scheme.learning_rate
+    stepped = {
+        name: (parameter if gradient is None else parameter - rate * gradient).detach()
+        for (name, parameter), gradient in zip(moved.items(), gradients, strict=True)
+    }
+    return params | stepped

@@ -58,6 +58,8 @@ class Keeper(Part):
 
     saved_as: ClassVar[str]
     """What a checkpoint of it is called."""
+    fed_by: ClassVar[str]
+    """The method that takes a batch in."""
     policy: Policy
     summarizer: Summarizer | None
     settings: dict[str, dict[str, Any]]
@@ -112,7 +114,7 @@ class Keeper(Part):
     @property
     def memory(self) -> Store:
         """The memory: its images, labels, which slots are claimed and which hold summaries."""
-        self._require_observed("there is no memory: call observe first")
+        self._require_observed("there is no memory")
         return self._memory
 
     @property
@@ -137,6 +139,8 @@ class Keeper(Part):
     def export_memory(self) -> ExportedMemory:
         """What the memory holds, to be written to a folder or adopted by another learner or memory."""
         memory = self.memory
+        if not memory.size:
+            raise InputError("the memory is empty: there is nothing to export")
         batch = memory.read(memory.filled())
         return ExportedMemory(
             images=batch.x.cpu(),
@@ -147,7 +151,8 @@ class Keeper(Part):
         )
 
     def adopt(self, exported: ExportedMemory) -> None:
-        """Begin with the memory of another: only possible before anything was observed, and if all of it fits."""
+        """Begin with the memory of another: only possible before anything was observed, and if all of it fits. Its
+        classes are past ones: the next new class is a change of task."""
         if self.image_shape is not None:
             raise InputError(f"this {self.saved_as} has observed something already: a memory is adopted at the start")
         self._require_room(exported)
@@ -163,6 +168,7 @@ class Keeper(Part):
                 self._memory.claim(slot)
                 self._memory.summary[slot] = exported.summary[index]
         self._memory.seen = exported.seen
+        self.last_boundary = -max(1, self.boundary_gap)
 
     def save(self, path: str | Path, extra: Tree = None) -> None:
         """Save everything needed to go on exactly from here into the folder `path`; the save before is kept too.
@@ -200,7 +206,7 @@ class Keeper(Part):
         **nets: Settings | nn.Module | None,
     ) -> dict[str, dict[str, Any]]:
         """All settings, kept. A module given in place of a net's settings is kept for `_build`, and named in them."""
-        self.own_nets = {name: net for name, net in nets.items() if isinstance(net, nn.Module)}
+        self.own_nets = {name: copy.deepcopy(net) for name, net in nets.items() if isinstance(net, nn.Module)}
         self.settings = resolve({name: None if isinstance(net, nn.Module) else net for name, net in nets.items()})
         for name, net in self.own_nets.items():
             if name not in self.settings:
@@ -217,7 +223,9 @@ class Keeper(Part):
 
     def _require_observed(self, consequence: str) -> None:
         if self.image_shape is None:
-            raise InputError(f"this {self.saved_as} has not observed anything yet, so {consequence}")
+            raise InputError(
+                f"this {self.saved_as} has not seen anything yet, so {consequence}: call {self.fed_by} first"
+            )
 
     def _require_room(self, exported: ExportedMemory) -> None:
         store = self._new_memory(exported.image_shape)
@@ -252,16 +260,17 @@ class Keeper(Part):
 
     def _build(self, image_shape: tuple[int, int, int]) -> None:
         """Make everything that depends on the images' shape."""
+        store = self._new_memory(image_shape)
         if self.summarizer:
             self.summarizer.build(self._new_theta(image_shape))
-        self._memory = self._new_memory(image_shape)
-        self.add_state("_memory", self._memory)
+        self._memory = store
+        self.add_state("_memory", store)
         self.image_shape = image_shape
 
     def _new_theta(self, image_shape: tuple[int, int, int]) -> SummarizingNet:
         channels, size, _ = image_shape
         if "theta" in self.own_nets:
-            return own_theta(copy.deepcopy(self.own_nets["theta"]), image_shape, self.rng["theta"], self.device)
+            return own_theta(self.own_nets["theta"], image_shape, self.rng["theta"], self.device)
         return materialise(lambda: ConvNet(channels, size, **self.settings["theta"]), self.rng["theta"], self.device)
 
     def _new_memory(self, image_shape: tuple[int, int, int]) -> Store:

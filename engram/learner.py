@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from pathlib import Path
 from typing import Any, Literal
@@ -52,7 +51,7 @@ class Learner(Keeper):
             `net` is the features the heads are put on. `theta` may have no batch norm.
     """
 
-    saved_as = "learner"
+    saved_as, fed_by = "learner", "observe"
 
     def __init__(
         self,
@@ -133,6 +132,8 @@ class Learner(Keeper):
 
     def rehearse(self, steps: int, batch: int = 10) -> None:
         """Train on the memory alone: each step takes `batch` of its images in place of a stream batch."""
+        if steps < 0 or batch < 1:
+            raise InputError(f"steps {steps}, batch {batch}: need 0 and 1 at least")
         memory = self.memory
         if not memory.size:
             raise InputError("the memory is empty: there is nothing to rehearse")
@@ -145,7 +146,7 @@ class Learner(Keeper):
 
         Heads of `classes_total` classes score those not seen yet too, in the columns behind.
         """
-        self._require_observed("nothing can be predicted: call observe first")
+        self._require_observed("nothing can be predicted")
         images = check_images(x, self.image_shape, allow_empty=True)
         if not len(images):
             return torch.zeros(0, len(self.labels))
@@ -203,15 +204,16 @@ class Learner(Keeper):
 
     def _build(self, image_shape: tuple[int, int, int]) -> None:
         channels, size, _ = image_shape
-        if "net" in self.own_nets:
-            module = own_backbone(copy.deepcopy(self.own_nets["net"]), image_shape, self.device)
-            self.model = Model(module, module.feature_width)
+        own = own_backbone(self.own_nets["net"], image_shape, self.device) if "net" in self.own_nets else None
+        super()._build(image_shape)
+        if own is not None:
+            self.model = Model(own, own.feature_width, self.device)
         else:
-            backbone = materialise(
+            made = materialise(
                 lambda: ReducedResNet18(channels, size, **self.settings["net"]), self.rng["init"], self.device
             )
-            self.model = Model(backbone, backbone.feature_width)
-        super()._build(image_shape)
+            backbone = made.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            self.model = Model(backbone, made.feature_width, self.device)
         self.optimizer = self.scheme.build(self.model, self.rng)
         self.model.grow(self.classes_total or 0, self.rng["init"])
         self.add_state("model", self.model)

@@ -103,7 +103,7 @@ def _check(keeper: Keeper) -> None:
         raise ValueError("its labels are not all integers or all strings, each once")
     spent = keeper.seconds.values()
     if keeper.seconds.keys() != TIMED or not all(type(value) is float and math.isfinite(value) for value in spent):
-        raise ValueError("its times are not those of a learner")
+        raise ValueError("its times are not numbers by part")
     if keeper.image_shape is None:
         return
     ctx = keeper._context()

@@ -80,7 +80,7 @@ def module_state(module: nn.Module) -> dict[str, Tensor]:
 def restore_module(module: nn.Module, saved: Mapping[str, Tensor]) -> None:
     """Load tensors in place; a parameter of a head that had grown when saved takes the saved shape and keeps its
     identity."""
-    current = dict(module.named_parameters()) | dict(module.named_buffers())
+    current: dict[str, Tensor] = module.state_dict(keep_vars=True)
     if current.keys() != saved.keys():
         raise ValueError(f"saved state does not fit: differing entries {sorted(current.keys() ^ saved.keys())[:5]}")
     growing = {

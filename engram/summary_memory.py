@@ -43,7 +43,7 @@ class SummaryMemory(Keeper):
         theta: settings of the summarizing net, by name; or a module of your own without batch norm, which is copied.
     """
 
-    saved_as = "memory"
+    saved_as, fed_by = "memory", "update"
 
     def __init__(
         self,

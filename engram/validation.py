@@ -35,7 +35,7 @@ def check_images(x: Any, expected: tuple[int, int, int] | None, *, allow_empty: 
         raise InputError("an empty batch was given: at least one image is needed")
     shape = tuple(images.shape[1:])
     if expected is not None and shape != expected:
-        raise InputError(f"images are {shape} (C,H,W); this learner was started on {expected}: convert them first")
+        raise InputError(f"images are {shape} (C,H,W); the stream began with {expected}: convert them first")
     if expected is None:
         require_shape(shape)
     if images.dtype == torch.uint8:

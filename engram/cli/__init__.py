@@ -17,7 +17,7 @@ COMMANDS = {
     "bench": "step time, share of the machine's limit, summarizing overhead",
 }
 
-TRAINING = ("run", "demo", "bench")
+TRAINING = ("run", "demo", "paper", "bench")
 """Commands worth a start with huge pages."""
 
 

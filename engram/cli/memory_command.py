@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 
 from engram.cli.parser import Parser
-from engram.core import InputError
 from engram.learner import Learner
 from engram.memory import ExportedMemory
 
@@ -85,8 +84,6 @@ def import_(argv: list[str]) -> int:
     parser.add_argument("--codec", type=str, default="float32", help="how the learner stores images")
     parser.add_argument("--width", type=int, default=20, help="channels of the net's first layer")
     options = parser.parse_args(argv)
-    if options.steps < 0 or options.batch < 1:
-        raise InputError(f"steps {options.steps}, batch {options.batch}: need 0 and 1 at least")
     exported = ExportedMemory.read(options.folder)
     learner = Learner(
         options.method,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import time
 from pathlib import Path
 from typing import Literal
@@ -35,7 +37,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("name", type=str, help="list, or one of them")
     parser.add_argument("--scale", type=Literal["smoke", "small", "full"], default="small", help="how large")
     parser.add_argument("--seeds", type=int | None, default=None, help="of each cell (default: the scale's)")
-    parser.add_argument("--only", type=str, default="", help="cells whose row or column contains this")
+    parser.add_argument(
+        "--only", type=str, default="", help="only cells whose row is this, or contains it with its column"
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/paper"), help="folder of the runs and tables")
     parser.add_argument("--workers", type=int | None, default=None, help="processes (default: one a core)")
     parser.add_argument("--ray", type=str | None, default=None, help="address of a Ray cluster, or local")
@@ -50,8 +54,8 @@ def main(argv: list[str]) -> int:
     seeds = options.seeds if options.seeds is not None else experiment.seeds_at(scale)
     if seeds < 1:
         raise InputError("no seed to run: --seeds must be at least 1")
-    root: Path = options.out / scale.name
-    cells = [cell for cell in experiment.cells(scale) if options.only in f"{cell.row} {cell.column}"]
+    root: Path = options.out.absolute() / scale.name
+    cells = _chosen(experiment.cells(scale), options.only)
     if not cells:
         raise InputError(f"no row or column of {options.name} contains {options.only!r}")
     if options.dry_run:
@@ -66,7 +70,7 @@ def main(argv: list[str]) -> int:
                 swept = sweep(
                     list(jobs.values()),
                     engine,
-                    root / f"{options.name}.stop",
+                    root / f".stop-{platform.node()}-{os.getpid()}",
                     listen=_Teller(list(jobs), console),
                     should_stop=should_stop,
                 )
@@ -76,10 +80,17 @@ def main(argv: list[str]) -> int:
         for position, reason in swept.failures.items():
             console.print(f"failed: {list(jobs)[position]}: {reason}", highlight=False, soft_wrap=True)
     table = gather(options.name, experiment, scale, root, seeds)
-    _write(table, experiment, scale, root)
+    drawn = _write(table, experiment, scale, root)
     console.print(Markdown(table.to_markdown()))
-    console.print(f"{root / options.name}.md, .json and .png", highlight=False, soft_wrap=True)
+    console.print(f"{root / options.name}.md, .json{' and .png' if drawn else ''}", highlight=False, soft_wrap=True)
     return code or (1 if swept.failures else 0)
+
+
+def _chosen(cells: list[Cell], only: str) -> list[Cell]:
+    """Those of a row of exactly this name; where there is none, whose row and column contain it."""
+    return [cell for cell in cells if cell.row == only] or [
+        cell for cell in cells if only in f"{cell.row} {cell.column}"
+    ]
 
 
 def _catalogue() -> Table:
@@ -100,11 +111,12 @@ def _jobs(cells: list[Cell], seeds: int, root: Path) -> dict[str, SweepJob]:
     return dict(found.values())
 
 
-def _write(table: PaperTable, experiment: Experiment, scale: Scale, root: Path) -> None:
+def _write(table: PaperTable, experiment: Experiment, scale: Scale, root: Path) -> bool:
+    """Returns whether there was something to draw."""
     root.mkdir(parents=True, exist_ok=True)
     replace_file(root / f"{table.name}.md", table.to_markdown().encode())
     write_json(root / f"{table.name}.json", table.to_json())
-    draw(table, experiment, scale, root, root / f"{table.name}.png")
+    return draw(table, experiment, scale, root, root / f"{table.name}.png")
 
 
 def _print_plan(cells: list[Cell], seeds: int, root: Path, workers: int, console: Console) -> None:

@@ -54,7 +54,7 @@ def execute(
     resume: bool,
     threads: int | None,
     checkpoint_every: Every,
-    logs: Sequence[Callable[[Event], None]] = (),
+    logs: Sequence[TensorBoardLog] = (),
 ) -> int:
     """Run the jobs with progress, print their table, return the exit code; each of `logs` hears its job's events."""
     if not jobs:
@@ -84,6 +84,9 @@ def execute(
                 f"{stopped}. Everything is saved in {out}: the same command with --resume goes on from there."
             )
             return should_stop.exit_code
+        finally:
+            for log in logs:
+                log.close()
     rows = compare(results)
     print_comparison(rows, console)
     for row in rows:

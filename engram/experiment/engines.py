@@ -16,32 +16,41 @@ from engram.experiment.sweep import Result
 
 
 class LocalEngine:
-    """One process a core. A process that dies takes the pool with it: the next job gets a new one."""
+    """Processes of this machine. Each worker is a pool of one, so that one that dies takes its own job along only."""
 
     def __init__(self, workers: int | None = None) -> None:
         if workers is not None and workers < 1:
             raise InputError(f"workers is {workers}: need at least 1")
         self.workers = workers or self.cores()
-        self._pool = self._new_pool()
+        self._pools: list[ProcessPoolExecutor | None] = [None] * self.workers
+        self._jobs: list[Future[Result] | None] = [None] * self.workers
 
     @staticmethod
     def cores() -> int:
-        return os.cpu_count() or 1
-
-    def _new_pool(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(self.workers, mp_context=multiprocessing.get_context("spawn"))
+        """Those this process may use."""
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
     def submit(self, work: Callable[..., Result], *arguments: Any) -> Future[Result]:
+        """To a worker that has nothing to do; there must be one."""
+        free = next(index for index, job in enumerate(self._jobs) if job is None or job.done())
         with interrupts_held_back():
             try:
-                return self._pool.submit(work, *arguments)
+                future = self._pool(free).submit(work, *arguments)
             except BrokenProcessPool:
-                self._pool.shutdown(wait=False)
-                self._pool = self._new_pool()
-                return self._pool.submit(work, *arguments)
+                self._pools[free] = None
+                future = self._pool(free).submit(work, *arguments)
+        self._jobs[free] = future
+        return future
+
+    def _pool(self, index: int) -> ProcessPoolExecutor:
+        pool = self._pools[index] or ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+        self._pools[index] = pool
+        return pool
 
     def close(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
+        for pool in self._pools:
+            if pool is not None:
+                pool.shutdown(cancel_futures=True)
 
 
 class RayEngine:
@@ -56,8 +65,12 @@ class RayEngine:
         self._ours = not ray.is_initialized()
         if self._ours:
             ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-        self.workers = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
         self._remote = ray.remote(num_cpus=1, max_retries=0)(_call)
+
+    @property
+    def workers(self) -> int:
+        """CPUs of the cluster as it is now."""
+        return max(1, int(self._ray.cluster_resources().get("CPU", 1)))  # type: ignore[no-untyped-call]
 
     def submit(self, work: Callable[..., Result], *arguments: Any) -> Future[Result]:
         future: Future[Result] = self._remote.remote(work, arguments).future()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
@@ -26,8 +27,8 @@ CARRIED = ("ENGRAM_DATA", "ENGRAM_CACHE")
 """Environment that a job takes along."""
 LOOK_EVERY = 1.0
 """Seconds between two looks at the stop file, and between two at the jobs."""
-PATIENCE = 120.0
-"""Seconds a job waits for a folder in which its lost predecessor may still be dying."""
+WAIT_FOR_LOCK = 5.0
+"""Seconds between two tries of a folder in which another process works: its lost predecessor, or another sweep."""
 
 
 class SweepJob(Protocol):
@@ -43,7 +44,8 @@ class SweepJob(Protocol):
 class Engine(Protocol):
     """Where jobs run."""
 
-    workers: int
+    @property
+    def workers(self) -> int: ...
 
     def submit(self, work: Callable[..., Result], *arguments: Any) -> Future[Result]: ...
 
@@ -72,44 +74,41 @@ def sweep(
     listen: Listener = lambda job, what: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Swept:
-    """Run all jobs. One that fails is tried again, and then left; the others go on.
+    """Run all jobs, as many at a time as the engine has workers. One that fails is tried again, and then left; the
+    others go on.
 
-    When `should_stop` turns true, every job saves, and `Interrupted` is raised.
+    When `should_stop` turns true, every job that runs saves, none begins, and `Interrupted` is raised. The stop file
+    must be this sweep's alone.
     """
     stop_file = stop_file.absolute()
     stop_file.parent.mkdir(parents=True, exist_ok=True)
     stop_file.unlink(missing_ok=True)
     environment = {name: os.environ[name] for name in CARRIED if name in os.environ}
-    swept, tried = Swept(), dict.fromkeys(range(len(jobs)), 0)
+    swept, tried = Swept(), Counter[int]()
+    waiting = deque(range(len(jobs)))
     running: dict[Future[Result], int] = {}
-
-    def start(position: int) -> None:
-        tried[position] += 1
-        running[engine.submit(work, jobs[position], stop_file, environment)] = position
-
     try:
-        for position in tried:
-            start(position)
-        while running:
-            if should_stop() and not stop_file.exists():
+        while running or (waiting and not stop_file.exists()):
+            if should_stop():
                 stop_file.touch()
-                for future in list(running):
-                    if future.cancel():
-                        del running[future]
+            while waiting and len(running) < engine.workers and not stop_file.exists():
+                position = waiting.popleft()
+                tried[position] += 1
+                running[engine.submit(work, jobs[position], stop_file, environment)] = position
             finished, _ = wait(running, timeout=LOOK_EVERY, return_when=FIRST_COMPLETED)
             for future in finished:
-                position = running.pop(future)
-                error = None if future.cancelled() else future.exception()
-                if future.cancelled() or isinstance(_cause(error), Interrupted):
+                position, error = running.pop(future), future.exception()
+                cause = _cause(error)
+                if isinstance(cause, Interrupted):
                     continue
                 if error is None:
                     swept.results[position] = future.result()
                     listen(position, "done")
-                elif tried[position] < attempts and not stop_file.exists() and _worth_another(error):
+                elif tried[position] < attempts and _worth_another(cause):
+                    waiting.append(position)
                     listen(position, "again")
-                    start(position)
                 else:
-                    swept.failures[position] = f"{type(_cause(error)).__name__}: {_cause(error)}"
+                    swept.failures[position] = f"{type(cause).__name__}: {cause}"
                     listen(position, "failed")
     finally:
         stop_file.touch()
@@ -135,14 +134,11 @@ def work(job: SweepJob, stop_file: Path, environment: dict[str, str]) -> Result:
             looked, stop = time.monotonic(), stop_file.exists()
         return stop
 
-    given_up = time.monotonic() + PATIENCE
     while not should_stop():
         try:
             return job.run(should_stop)
         except BusyError:
-            if time.monotonic() > given_up:
-                raise
-            time.sleep(LOOK_EVERY)
+            time.sleep(WAIT_FOR_LOCK)
     raise Interrupted("stopped before it began")
 
 
@@ -151,6 +147,6 @@ def _cause(error: BaseException | None) -> BaseException | None:
     return getattr(error, "cause", None) or error
 
 
-def _worth_another(error: BaseException) -> bool:
+def _worth_another(cause: BaseException | None) -> bool:
     """What was wrong with the input will be wrong again."""
-    return not isinstance(_cause(error), InputError) or isinstance(_cause(error), BusyError)
+    return not isinstance(cause, InputError)

@@ -34,7 +34,8 @@ class TensorBoardLog:
         kind = event["event"]
         if kind == "start":
             self.batch = event["done"]
-            self._writer = self._new_writer(str(self.run / FOLDER), purge_step=self.batch or None)
+            folder = self.run / FOLDER
+            self._writer = self._new_writer(str(folder), purge_step=self.batch if folder.exists() else None)
         elif kind == "batch":
             self.batch += 1
         elif kind == "round":
@@ -65,4 +66,8 @@ class TensorBoardLog:
         }
         measured = {"hparam/average_end_accuracy": event["average_end_accuracy"]}
         self._writer.add_hparams(facts, measured, run_name=".")
-        self._writer.close()
+
+    def close(self) -> None:
+        """Write what is still held back."""
+        if self._writer is not None:
+            self._writer.close()

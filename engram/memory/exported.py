@@ -10,6 +10,7 @@ import io
 import json
 import os
 import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,11 +73,11 @@ class ExportedMemory:
         folder = Path(folder)
         if folder.exists():
             raise InputError(f"{folder} exists already: choose another folder")
-        partial = folder.with_name(folder.name + ".partial")
-        shutil.rmtree(partial, ignore_errors=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
         try:
-            partial.mkdir(parents=True)
             self._write_into(partial)
+            partial.chmod(0o755)
             os.replace(partial, folder)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)

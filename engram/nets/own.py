@@ -19,7 +19,7 @@ class Flattened(nn.Module):
         self.module, self.feature_width = module, feature_width
 
     def forward(self, x: Tensor) -> Tensor:
-        features: Tensor = self.module(x)
+        features: Tensor = self.module(x.contiguous())
         return features.flatten(1)
 
 
@@ -33,7 +33,7 @@ class OwnTheta(SummarizingNet):
 
     @property
     def matched_weights(self) -> list[Tensor]:
-        return [weight for weight in self.backbone.parameters() if weight.ndim > 1]
+        return [weight for weight in self.backbone.parameters() if weight.ndim > 1 and weight.requires_grad]
 
     def features(self, x: Tensor) -> Tensor:
         features: Tensor = self.backbone(x)
@@ -54,7 +54,7 @@ def require_theta(module: nn.Module) -> None:
             "theta has batch norm, through which images influence each other, so that no gradient belongs to one "
             "class: use instance, group or layer norm"
         )
-    if not any(weight.ndim > 1 for weight in module.parameters()):
+    if not any(weight.ndim > 1 and weight.requires_grad for weight in module.parameters()):
         raise InputError("theta has no weights whose gradients could be matched: give it a convolution at least")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -42,7 +43,8 @@ class BasicBlock(nn.Module):
 
 
 class ReducedResNet18(nn.Module):
-    """Features of images of 16 pixels and more: 160 at 32 px, 640 at 64 and 84 px (for `width` 20).
+    """Features of images of 16 pixels and more: 160 at 32 px, 640 at 64 and 84 px (for `width` 20). It computes in
+    channels-last layout, best with weights in that layout too.
 
     Args:
         channels: channels of the images.
@@ -66,5 +68,6 @@ class ReducedResNet18(nn.Module):
         self.feature_width = widths[-1] * (map_size // self.pool) ** 2
 
     def forward(self, x: Tensor) -> Tensor:
+        x = x.to(memory_format=torch.channels_last)
         x = self.blocks(F.relu(self.norm(self.stem(x)), inplace=True))
         return F.avg_pool2d(x, self.pool).flatten(1)

@@ -15,7 +15,7 @@ from engram.core import InputError
 from engram.experiment.events import losses
 from engram.report.pictures import snapshots
 from engram.report.svg import Series, heat_map, line_chart, scatter_chart, scrolling, stacked_bars
-from engram.report.tables import PROTOCOL, Interval, Result, Row, compare, group_runs
+from engram.report.tables import PROTOCOL, Interval, Result, Row, compare, group_of, group_runs
 
 MOST_SHEETS = 60
 """Pictures of memories on one page."""
@@ -51,7 +51,8 @@ def read_paper_tables(path: Path) -> list[dict[str, Any]]:
 
 def page(path: Path) -> str:
     """The whole page about everything under `path`."""
-    runs = [run for run in read_runs(path) if "accuracy_matrix" in run.result]
+    found = [run for run in read_runs(path) if "accuracy_matrix" in run.result]
+    runs = _distinct(found)
     sections = [("Tables of the paper", [_paper_table(table) for table in read_paper_tables(path)])]
     for number, (protocol, own) in enumerate(_by_protocol(runs).items(), 1):
         facts = dict(zip(PROTOCOL, protocol, strict=True))
@@ -64,10 +65,19 @@ def page(path: Path) -> str:
         for index, (title, blocks) in enumerate(sections)
         if blocks
     )
-    count = f"{len(runs)} finished runs"
+    left_out = len(found) - len(runs)
+    count = f"{len(runs)} finished runs" + (f"; {left_out} that repeat another are left out" if left_out else "")
     return _PAGE.format(
         title=escape(path.resolve().name), count=count, body=body, css=_asset("page.css"), js=_asset("page.js")
     )
+
+
+def _distinct(runs: Sequence[Run]) -> list[Run]:
+    """The first run of each method, settings, protocol and seed."""
+    kept: dict[tuple[Any, ...], Run] = {}
+    for run in runs:
+        kept.setdefault((group_of(run.result), run.result["seed"]), run)
+    return list(kept.values())
 
 
 def _by_protocol(runs: Sequence[Run]) -> dict[tuple[Any, ...], list[Run]]:

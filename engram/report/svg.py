@@ -176,6 +176,6 @@ def _in_words(points: Sequence[tuple[float, float]]) -> str:
 def number(value: float) -> str:
     """Short: three digits or so, thousands and millions by letter."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
+        if abs(value) >= 0.9995 * size:
             return f"{value / size:.3g}{letter}"
     return f"{value:.3g}"

@@ -84,20 +84,23 @@ def read_results(paths: Sequence[Path]) -> list[Result]:
         for file in files:
             found = json.loads(file.read_text())
             results.extend(found if isinstance(found, list) else [found])
-    return results
+    return [result for result in results if "accuracy_matrix" in result]
 
 
 Group = tuple[tuple[Any, ...], str, str]
 """Protocol, method and variant of runs that differ in their seed only."""
 
 
+def group_of(result: Result) -> Group:
+    variant = json.dumps([result["settings"], *(result[name] for name in VARIANT)], sort_keys=True)
+    return tuple(result.get(name) for name in PROTOCOL), result["method"], variant
+
+
 def group_runs(results: Sequence[Result]) -> dict[Group, dict[int, Result]]:
     """Runs by protocol, method and settings, in order of appearance, and by seed."""
     groups: dict[Group, dict[int, Result]] = {}
     for result in results:
-        variant = json.dumps([result["settings"], *(result[name] for name in VARIANT)], sort_keys=True)
-        key = tuple(result.get(name) for name in PROTOCOL), result["method"], variant
-        runs = groups.setdefault(key, {})
+        runs = groups.setdefault(group_of(result), {})
         if _accuracy(runs.setdefault(result["seed"], result)) != _accuracy(result):
             raise InputError(f"two runs of {result['method']}, seed {result['seed']}, differ but should not: give one")
     return groups

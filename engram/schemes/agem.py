@@ -47,7 +47,7 @@ class AveragedGradientEpisodicMemory(LabelScheme):
         if not self.boundaries or not ctx.memory.size:
             return
         replay = ctx.memory.read(ctx.retrieval.select(stream, self.replay, ctx))
-        parameters = list(ctx.model.parameters())
+        parameters = [parameter for parameter in ctx.model.parameters() if parameter.requires_grad]
         reference = torch.autograd.grad(label_loss(replay, ctx), parameters)
         gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
         projected = project_gradient(_flat(gradients), _flat(reference))

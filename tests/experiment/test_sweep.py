@@ -13,9 +13,10 @@ import pytest
 
 from engram.core import InputError
 from engram.experiment.engines import LocalEngine, RayEngine
+from engram.experiment.lock import only_one
 from engram.experiment.pool import Job
 from engram.experiment.run import Interrupted, RunConfig
-from engram.experiment.sweep import sweep
+from engram.experiment.sweep import sweep, work
 
 RUN = RunConfig("er", "digits", tasks=3, images_per_class=100, memory_size=8, settings={"net": {"width": 8}})
 
@@ -63,20 +64,37 @@ def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
     assert swept.results[0]["attempt"] == 1
 
 
-class Waiting:
-    """An engine whose jobs begin when told to."""
+def test_one_that_always_dies_fails_alone(tmp_path: Path) -> None:
+    jobs = [Moody(tmp_path / "deadly", 9, "die"), *(Moody(tmp_path / f"good-{index}") for index in range(4))]
+    swept = sweep(jobs, LocalEngine(2), tmp_path / "stop")
+    assert sorted(swept.results) == [1, 2, 3, 4]
+    assert list(swept.failures) == [0]
+    assert all(result["attempt"] == 0 for result in swept.results.values())
 
-    workers = 1
 
-    def __init__(self) -> None:
-        self.begin = threading.Event()
+@dataclass(frozen=True)
+class Endless:
+    """Works until it is asked to stop, and then saves."""
+
+    out: Path
+
+    def run(self, should_stop: Callable[[], bool]) -> dict[str, Any]:
+        self.out.mkdir()
+        while not should_stop():
+            time.sleep(0.01)
+        (self.out / "saved").touch()
+        raise Interrupted("stopped")
+
+
+class Threads:
+    """An engine whose futures never say that they run, as Ray's do not."""
+
+    workers = 2
 
     def submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
         future: Future[Any] = Future()
 
         def act() -> None:
-            future.set_running_or_notify_cancel()
-            self.begin.wait()
             try:
                 future.set_result(work(*arguments))
             except Exception as error:
@@ -86,24 +104,39 @@ class Waiting:
         return future
 
     def close(self) -> None:
-        self.begin.set()
+        pass
 
 
-def test_a_stop_saves_what_runs_and_begins_nothing(tmp_path: Path) -> None:
-    engine = Waiting()
-    asked = 0
-
-    def should_stop() -> bool:
-        nonlocal asked
-        asked += 1
-        if asked > 1:
-            engine.begin.set()
-        return True
-
-    with pytest.raises(Interrupted, match="0 of 2 runs finished"):
-        sweep([Moody(tmp_path / "a"), Moody(tmp_path / "b")], engine, tmp_path / "stop", should_stop=should_stop)
-    assert not (tmp_path / "a").exists()
+def test_a_stop_lets_what_runs_save_and_begins_nothing(tmp_path: Path) -> None:
+    jobs = [Endless(tmp_path / name) for name in ("a", "b", "never")]
+    with pytest.raises(Interrupted, match="0 of 3 runs finished"):
+        sweep(jobs, Threads(), tmp_path / "stop", should_stop=lambda: (tmp_path / "b").exists())
+    assert (tmp_path / "a" / "saved").exists()
+    assert (tmp_path / "b" / "saved").exists()
+    assert not (tmp_path / "never").exists()
     assert not (tmp_path / "stop").exists()
+
+
+def test_a_job_waits_for_a_folder_that_another_process_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engram.experiment.sweep.WAIT_FOR_LOCK", 0.05)
+    (tmp_path / "run").mkdir()
+    with only_one(tmp_path / "run"):
+        busy: list[str] = []
+
+        def run_it() -> None:
+            try:
+                work(Job(RUN, tmp_path / "run"), tmp_path / "stop", {})
+            except Interrupted as stopped:
+                busy.append(str(stopped))
+
+        thread = threading.Thread(target=run_it)
+        thread.start()
+        time.sleep(1.0)
+        assert thread.is_alive()
+        (tmp_path / "stop").touch()
+        thread.join(timeout=60)
+    assert busy == ["stopped before it began"]
+    assert not (tmp_path / "run" / "result.json").exists()
 
 
 def test_a_lost_machine_loses_no_run(tmp_path: Path) -> None:

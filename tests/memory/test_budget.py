@@ -1,6 +1,7 @@
 """A memory limited in bytes: the limit holds at every moment, labels stay with their images, slots follow the bytes."""
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from engram.core import Batch
 from engram.memory import Store, parse_codec
 from engram.sizes import parse_bytes
 from engram.testing import fingerprint
+from tests.helpers import small_learner, toy_images
 
 SHAPE = (1, 16, 16)
 
@@ -182,3 +184,13 @@ def test_a_budget_too_small_for_any_image_is_said_when_the_memory_must_answer(me
     assert learner.memory.size == 0
     with pytest.raises(InputError, match="memory holds no image"):
         learner.predict(torch.rand(1, *SHAPE))
+
+
+def test_a_budget_too_small_for_the_first_image_leaves_nothing_behind(tmp_path: Path) -> None:
+    mine = small_learner("scr+ssd", memory_size=None, memory_bytes=10, codec="webp(50)")
+    before = fingerprint(mine)
+    with pytest.raises(InputError, match="memory_bytes"):
+        mine.observe(toy_images([0], 0), [0])
+    assert fingerprint(mine) == before
+    mine.save(tmp_path / "l")
+    Learner.load(tmp_path / "l")

@@ -81,6 +81,32 @@ def test_rehearsing_an_adopted_memory_teaches_a_fresh_net(learned: Learner) -> N
     assert mine.iteration == 0
 
 
+def test_adopted_classes_are_past_ones(learned: Learner) -> None:
+    """The first new class after them is a change of task, inferred or said."""
+    exported = learned.export_memory()
+    inferred, said = small_learner("ocm"), small_learner("ocm")
+    for mine in (inferred, said):
+        mine.adopt(exported)
+        mine.rehearse(2)
+    said.boundary()
+    for mine in (inferred, said):
+        mine.observe(toy_images([4, 5], 0), [4, 5])
+        assert mine.scheme.finished_classes == 4
+
+
+def test_rehearsing_needs_counts(learned: Learner) -> None:
+    for steps, batch in ((-1, 10), (1, 0)):
+        with pytest.raises(InputError, match="need 0 and 1"):
+            learned.rehearse(steps, batch)
+
+
+def test_an_empty_memory_has_nothing_to_export() -> None:
+    empty = small_learner("fine-tune", scheme=None)
+    empty.observe(toy_images([0], 0), [0])
+    with pytest.raises(InputError, match="nothing to export"):
+        empty.export_memory()
+
+
 def test_what_does_not_fit_or_comes_late_is_refused_unchanged(learned: Learner) -> None:
     exported = learned.export_memory()
     for changes in ({"memory_size": 7}, {"memory_size": None, "memory_bytes": 900, "codec": "webp(50)"}):

@@ -34,6 +34,49 @@ def test_any_module_learns_as_backbone(method: str) -> None:
     assert sum(guess == label for guess, label in zip(predicted, [0, 1] * 10, strict=True)) >= 18
 
 
+class Awkward(nn.Module):
+    """Views its features, ties two weights and keeps a buffer it does not save."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(5)
+        self.convolution = nn.Conv2d(1, 4, 3, stride=2)
+        self.first = nn.Linear(196, 196, bias=False)
+        self.second = nn.Linear(196, 196, bias=False)
+        self.second.weight = self.first.weight
+        self.register_buffer("mean", torch.tensor(0.5), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        maps = self.convolution(x - self.mean)
+        return self.second(self.first(maps.view(len(maps), -1)))  # type: ignore[no-any-return]
+
+
+def test_views_tied_weights_and_unsaved_buffers_are_no_trouble(tmp_path: Path) -> None:
+    batches = list(toy_stream(tasks=2, batches=6))
+    whole, stopped = (Learner("lwf", net=Awkward(), boundary_gap=3, seed=1) for _ in range(2))
+    feed(whole, batches)
+    feed(stopped, batches[:7])
+    stopped.save(tmp_path / "l")
+    loaded = Learner.load(tmp_path / "l", net=Awkward())
+    feed(loaded, batches[7:])
+    assert fingerprint(loaded) == fingerprint(whole)
+
+
+@pytest.mark.parametrize("method", ["er", "gss", "a-gem", "mir", "ewc++", "dvc"])
+def test_frozen_layers_stay_as_they_are(method: str) -> None:
+    given = backbone()
+    given[0].requires_grad_(False)  # type: ignore[index]
+    mine = Learner(method, memory_size=8, boundary_gap=3, net=given)
+    feed(mine, toy_stream(tasks=2, batches=5))
+    assert torch.equal(mine.model.net.backbone.module[0].weight, given[0].weight)  # type: ignore[union-attr,index]
+
+
+def test_a_net_without_parameters_leaves_the_heads_to_learn() -> None:
+    mine = Learner("er", memory_size=8, net=nn.Flatten())
+    feed(mine, toy_stream(tasks=1, batches=30))
+    assert mine.predict(toy_images([0, 1], 99)) == [0, 1]
+
+
 def test_the_module_given_is_copied_with_its_weights_and_stays_as_it_was() -> None:
     given = backbone()
     before = {name: tensor.clone() for name, tensor in given.state_dict().items()}
