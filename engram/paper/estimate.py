@@ -47,7 +47,7 @@ class Stopwatch:
         if isinstance(cell.config, SliceConfig):
             return _slice_seconds(cell.config)
         config = cell.config
-        slots = _slots_per_class(config) if "+ssd" in config.method else 0
+        slots = _slots_per_class(config) if find(config.method).summarize else 0
         settings = json.dumps(config.settings, sort_keys=True)
         key = (config.method, config.dataset, config.batch, settings, slots)
         if key not in self._known:
@@ -82,7 +82,7 @@ def _slots_per_class(config: RunConfig) -> int:
 def _primed_learner(config: RunConfig, shape: tuple[int, ...]) -> Learner:
     """Knows a task's classes, holds images to replay, and summarizes at every step."""
     settings = {room: dict(own) for room, own in config.settings.items()}
-    if "+ssd" in config.method:
+    if find(config.method).summarize:
         settings["summarize"] = settings.get("summarize", {}) | {"interval": 1}
     width, slots = config.classes_per_task or 10, _slots_per_class(config)
     size = max(STORED, width * slots)
