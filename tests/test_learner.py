@@ -32,10 +32,10 @@ GOOD = toy_images([0, 1], 5)
         (np.full((2, 1, 16, 16), 2.0, np.float32), [0, 1], r"\[0,1\].*divide by 255"),
         (np.full((2, 1, 16, 16), -0.1, np.float32), [0, 1], r"\[0,1\]"),
         (np.zeros((2, 16, 16), np.uint8), [0, 1], r"\(N,C,H,W\)"),
-        (np.zeros((2, 2, 16, 16), np.uint8), [0, 1], "channels|started on"),
-        (np.zeros((2, 16, 16, 3), np.uint8), [0, 1], "transpose|started on"),
-        (np.zeros((2, 1, 16, 20), np.uint8), [0, 1], "square|started on"),
-        (np.zeros((2, 1, 8, 8), np.uint8), [0, 1], "16 px|started on"),
+        (np.zeros((2, 2, 16, 16), np.uint8), [0, 1], "channels|began with"),
+        (np.zeros((2, 16, 16, 3), np.uint8), [0, 1], "transpose|began with"),
+        (np.zeros((2, 1, 16, 20), np.uint8), [0, 1], "square|began with"),
+        (np.zeros((2, 1, 8, 8), np.uint8), [0, 1], "16 px|began with"),
         (np.zeros((2, 1, 16, 16), np.int64), [0, 1], "uint8"),
         (np.zeros((0, 1, 16, 16), np.uint8), [], "empty"),
         ("cat.png", [0], "tensor or an array"),
@@ -62,7 +62,7 @@ def test_bad_input_is_refused_before_anything_changes(x: Any, y: Any, reason: st
 def test_a_stream_keeps_its_shape_and_its_kind_of_labels() -> None:
     learner = feed(small_learner(), toy_stream(1, 2))
     before = fingerprint(learner)
-    with pytest.raises(InputError, match="started on"):
+    with pytest.raises(InputError, match="began with"):
         learner.observe(np.zeros((1, 3, 16, 16), np.uint8), [0])
     with pytest.raises(InputError, match="mix integers and strings"):
         learner.observe(toy_images([0], 0), ["zero"])
