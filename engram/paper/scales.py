@@ -26,9 +26,6 @@ class Protocol:
     def classes(self) -> int:
         return self.tasks * self.classes_per_task
 
-    def batches(self, batch: int = 10) -> int:
-        return self.tasks * (self.classes_per_task * self.images_per_class // batch)
-
 
 @dataclass(frozen=True)
 class SliceScale:

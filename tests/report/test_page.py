@@ -112,7 +112,7 @@ def test_axes_place_values_and_choose_round_ticks() -> None:
     steps = [logarithmic.place(value) for value in (1, 10, 100, 1000)]
     assert steps[1] - steps[0] == pytest.approx(steps[3] - steps[2])
     assert {1, 10, 100, 1000} <= set(logarithmic.ticks())
-    assert Axis([7], False, 0, 1).place(7) == pytest.approx(Axis([7], False, 0, 1).place(7.0))
+    assert 0 <= Axis([7], False, 0, 1).place(7) <= 1
 
 
 def test_nothing_to_draw_is_nothing() -> None:
