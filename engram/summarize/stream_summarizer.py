@@ -32,7 +32,7 @@ from engram.summarize.image_optimizer import drift, image_learning_rate, step
 from engram.summarize.matching import matching_target, summarizing_loss
 from engram.summarize.queue import ClassQueue
 
-FAST_REAL_IMAGES, FAST_THETA_INTERVAL = 16, 2
+FAST_REAL_IMAGES, FAST_SUMMARY_IMAGES, FAST_THETA_INTERVAL = 16, 5, 2
 
 
 class PastSummaries:
@@ -58,8 +58,11 @@ class StreamSummarizer(Summarizer):
         interval: iterations between rounds (τ), counted from the last arrival of new classes.
         queue: most recent real images kept for each current class; 0 to use those of the batch at hand and keep none.
         ready: images a class needs in its queue before it is summarized; the whole queue if not given (of none, one).
-        fast: summarize by the cheaper defaults of `real_images` and `theta_interval`: about a third of the cost.
+        fast: summarize by the cheaper defaults of `real_images`, `summary_images` and `theta_interval`: a third of the
+            cost or less.
         real_images: real images drawn from a class's queue at each visit; all of them, or 16 if `fast`, if not given.
+        summary_images: summaries of a class moved by the loss at a visit, drawn anew, the others by momentum alone;
+            all of them, or 5 if `fast`, if not given.
         gamma: weight of relationship matching (γ).
         anchors: past summaries drawn at each class visit for relationship matching.
         learning_rate: of the summaries; the paper's by slots per class if not given.
@@ -84,6 +87,7 @@ class StreamSummarizer(Summarizer):
         ready: int | None = None,
         fast: bool = False,
         real_images: int | None = None,
+        summary_images: int | None = None,
         gamma: float = 1.0,
         anchors: int = 10,
         learning_rate: float | None = None,
@@ -100,6 +104,7 @@ class StreamSummarizer(Summarizer):
     ) -> None:
         if fast:
             real_images = FAST_REAL_IMAGES if real_images is None else real_images
+            summary_images = FAST_SUMMARY_IMAGES if summary_images is None else summary_images
             theta_interval = FAST_THETA_INTERVAL if theta_interval is None else theta_interval
         theta_interval = 1 if theta_interval is None else theta_interval
         if interval < 1 or queue < 0 or not 1 <= (max(queue, 1) if ready is None else ready) <= max(queue, 1):
@@ -113,11 +118,15 @@ class StreamSummarizer(Summarizer):
                 f"max_current_classes {max_current_classes}, theta_batch {theta_batch}: need at least 1; "
                 f"anchors {anchors}, theta_past_images {theta_past_images}: need at least 0"
             )
-        if theta_interval < 1 or (real_images is not None and real_images < 1):
-            raise InputError(f"theta_interval {theta_interval}, real_images {real_images}: need at least 1 of each")
+        if any(number is not None and number < 1 for number in (real_images, summary_images, theta_interval)):
+            raise InputError(
+                f"real_images {real_images}, summary_images {summary_images}, theta_interval {theta_interval}: "
+                "need at least 1 of each"
+            )
         if new_classes not in ("reinit", "grow"):
             raise InputError(f"new_classes is {new_classes!r}: choose 'reinit' or 'grow'")
-        self.interval, self.ready, self.real_images = interval, ready or max(queue, 1), real_images
+        self.interval, self.ready = interval, ready or max(queue, 1)
+        self.real_images, self.summary_images = real_images, summary_images
         self.gamma, self.anchors = gamma, anchors
         self.learning_rate, self.momentum, self.augment = learning_rate, momentum, augment
         self.wait_full, self.new_classes = wait_full, new_classes
@@ -216,7 +225,7 @@ class StreamSummarizer(Summarizer):
         waiting = self._sync_working_copies(ctx)
         losses = []
         for position, label in enumerate(classes):
-            slots = memory.claimed_by(label)
+            slots = self._visited(memory.claimed_by(label), ctx)
             identities = memory.ids[slots].tolist()
             copies = [self.working[identity] for identity in identities]
             waiting -= set(identities)
@@ -265,6 +274,11 @@ class StreamSummarizer(Summarizer):
         matching, relation = summarizing_loss(self.theta, augmented, label, target, anchors, self.gamma)
         (gradient,) = torch.autograd.grad(matching + relation, synthetic)
         return gradient, {"gradient_matching": float(matching.detach()), "relationship": float(relation.detach())}
+
+    def _visited(self, slots: Tensor, ctx: Context) -> Tensor:
+        if self.summary_images is None or len(slots) <= self.summary_images:
+            return slots
+        return slots[choose(self.summary_images, len(slots), ctx.rng["summarize"])]
 
     def _real_images(self, label: int, ctx: Context) -> Tensor:
         if self.real_images is None:

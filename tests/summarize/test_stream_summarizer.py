@@ -375,11 +375,37 @@ def test_fast_takes_fewer_real_images_and_trains_theta_less_often(monkeypatch: p
     assert not torch.equal(repeated[0], repeated[-1])
 
 
+def test_a_visit_moves_no_more_summaries_than_asked_and_in_time_all() -> None:
+    """Those not drawn keep their place in the store, and only drift by what momentum they have."""
+    settings = {"queue": 6, "interval": 1, "summary_images": 2, "momentum": 0.0}
+    learner = feed(small_learner(memory_size=8, slots_per_class=4, summarize=settings), toy_stream(1, 8))
+    slots = learner.memory.claimed_by(0)
+    assert len(slots) == 4
+    moved = torch.zeros(4, dtype=torch.bool)
+    for _ in range(12):
+        before = learner.memory.read(slots).x
+        learner.summarizer._round([0, 1], learner._context())
+        changed = (learner.memory.read(slots).x != before).flatten(1).any(1)
+        assert changed.sum() == 2
+        moved |= changed
+    assert moved.all()
+
+
+def test_a_class_with_no_more_summaries_than_a_visit_moves_is_summarized_as_ever() -> None:
+    settings = {"queue": 6, "interval": 1}
+    limited, free = (
+        feed(small_learner(memory_size=8, slots_per_class=4, summarize=settings | limit), toy_stream(1, 12))
+        for limit in ({"summary_images": 4}, {})
+    )
+    assert limited.rounds == free.rounds > 0
+    assert torch.equal(limited.memory.read(torch.arange(8)).x, free.memory.read(torch.arange(8)).x)
+
+
 def test_what_fast_stands_for_can_be_set_one_by_one() -> None:
-    assert (StreamSummarizer().real_images, StreamSummarizer().theta_interval) == (None, 1)
-    chosen = StreamSummarizer(fast=True, real_images=4)
-    assert (chosen.real_images, chosen.theta_interval) == (4, 2)
-    for wrong in ({"real_images": 0}, {"theta_interval": 0}):
+    exact, fast = StreamSummarizer(), StreamSummarizer(fast=True, real_images=4)
+    assert (exact.real_images, exact.summary_images, exact.theta_interval) == (None, None, 1)
+    assert (fast.real_images, fast.summary_images, fast.theta_interval) == (4, 5, 2)
+    for wrong in ({"real_images": 0}, {"summary_images": 0}, {"theta_interval": 0}):
         with pytest.raises(InputError):
             StreamSummarizer(**wrong)
 
