@@ -29,7 +29,7 @@ from engram.experiment.lock import LOCK, only_one
 from engram.experiment.prequential import Prequential
 from engram.keeper import DEFAULT_MEMORY_SIZE
 from engram.learner import Learner
-from engram.methods import find
+from engram.methods import find, method_settings
 from engram.report.pictures import save_memory, save_snapshot
 from engram.streams import Scenario, Task, TaskStream, class_incremental, load_dataset
 
@@ -313,8 +313,17 @@ def _same_config(text: str, resolved: dict[str, Any]) -> bool:
     if not isinstance(before, dict):
         return False
     defaults = {field.name: field.default for field in dataclasses.fields(RunConfig)}
-    known = {name: defaults[name] for name in resolved.keys() - before.keys() if name in defaults}
-    return bool(before | known == resolved)
+    defaults |= json.loads(json.dumps(method_settings(find(resolved["method"]), {}), default=dataclasses.asdict))
+    return bool(_completed(before, defaults, resolved) == resolved)
+
+
+def _completed(before: dict[str, Any], defaults: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:
+    """`before`, with the default of each of `names` that it lacks; groups of settings likewise."""
+    complete = before | {name: defaults[name] for name in names.keys() - before.keys() if name in defaults}
+    for name, group in before.items():
+        if all(isinstance(known.get(name), dict) for known in (before, defaults, names)):
+            complete[name] = _completed(group, defaults[name], names[name])
+    return complete
 
 
 def _make_learner(config: RunConfig, stream: TaskStream) -> Learner:

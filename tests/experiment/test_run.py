@@ -124,15 +124,19 @@ def test_folders_are_not_mixed_up(finished: tuple[Path, dict[str, Any]], tmp_pat
 
 
 def test_a_run_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
-    """Its config.yaml lacks a setting that came later, and has the others in another order."""
+    """Its config.yaml lacks settings that came later, and has the others in another order."""
     run(CONFIG, tmp_path / "run")
     file = tmp_path / "run" / "config.yaml"
     content = yaml.safe_load(file.read_text())
     del content["prequential"]
+    del content["scheme"]["temperature"]
+    del content["scheme"]["augment"]["jitter"]
     file.write_text(yaml.safe_dump(content, sort_keys=True))
+    hotter = CONFIG.settings | {"scheme": {**CONFIG.settings.get("scheme", {}), "temperature": 0.5}}
+    for other in ({"prequential": 3}, {"settings": hotter}):
+        with pytest.raises(InputError, match="another configuration"):
+            run(dataclasses.replace(CONFIG, **other), tmp_path / "run", resume=True)
     assert run(CONFIG, tmp_path / "run", resume=True)["method"] == CONFIG.method
-    with pytest.raises(InputError, match="another configuration"):
-        run(dataclasses.replace(CONFIG, prequential=3), tmp_path / "run", resume=True)
     file.write_text("[unreadable")
     with pytest.raises(InputError, match="another configuration"):
         run(CONFIG, tmp_path / "run", resume=True)

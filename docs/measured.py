@@ -1,0 +1,253 @@
+"""The tables and single figures of README.md and docs/*.md, each from a file under results/."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from engram.report.tables import Interval, compare
+
+ROOT = Path(__file__).parents[1]
+Result = dict[str, Any]
+
+
+def results(name: str) -> Any:
+    return json.loads((ROOT / "results" / f"{name}.json").read_text())
+
+
+def of(name: str, method: str, **settings: Any) -> list[Result]:
+    return [
+        result
+        for result in results(name)
+        if result["method"] == method and (not settings or result["settings"].get("summarize", {}) == settings)
+    ]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def listed(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.1f}" for value in values)
+
+
+def kilobytes(count: float) -> str:
+    return f"{count / 1000:,.0f}"
+
+
+def half() -> str:
+    rows = []
+    for result in results("half-seed0"):
+        *early, end = result["average_accuracy_after_task"]
+        after = [*(f"{value:.1f}" for value in early), f"**{end:.1f}**"]
+        rows.append(
+            [
+                f"`{result['method']}`",
+                *after,
+                f"{result['average_forgetting']:.1f}",
+                f"{result['learning_accuracy']:.1f}",
+            ]
+        )
+    head = ("method", "task 1", "2", "3", "4", "5 = end", "forgetting", "learning accuracy")
+    return table(head, rows)
+
+
+def half_cost() -> str:
+    rows = []
+    for result in results("half-seed0"):
+        seconds, held = result["seconds"], result["footprint"]
+        theta = held["theta"] + (held["optimizer"] if result["summarize_rounds"] else 0)
+        rows.append(
+            [
+                f"`{result['method']}`",
+                *(f"{seconds[part]:.0f}" for part in ("train", "summarize", "theta", "evaluate", "total")),
+                *(kilobytes(held[part]) for part in ("images", "queue", "working_copies", "net")),
+                kilobytes(theta),
+                kilobytes(held["total"] - held["originals"]),
+            ]
+        )
+    head = ("method", "train", "summarize", "θ", "evaluate", "total", "images", "queue", "working copies", "net")
+    return table((*head, "θ and its optimizer", "all state"), rows)
+
+
+def last_stretch() -> str:
+    rows = []
+    for one in results("half-last-stretch"):
+        averages = [draw["average"] for draw in one["draws"]]
+        past = mean(mean(draw["accuracies"][:-1]) for draw in one["draws"])
+        last = mean(draw["accuracies"][-1] for draw in one["draws"])
+        figures = (mean(averages), min(averages), max(averages), past, last)
+        bold, *rest = (f"{value:.1f}" for value in figures)
+        rows.append([f"`{one['method']}`", str(len(averages)), f"**{bold}**", *rest])
+    return table(("method", "draws", "mean", "lowest", "highest", "past tasks", "last task"), rows)
+
+
+def comparison(name: str) -> str:
+    rows = [
+        [
+            f"`{row.name}`",
+            str(len(row.seeds)),
+            str(row.accuracy),
+            row.difference.signed() if row.difference else "",
+            str(row.forgetting),
+            f"{row.seconds['total']:.0f}",
+            kilobytes(row.memory_bytes),
+            kilobytes(row.total_bytes),
+        ]
+        for row in compare(results(name))
+    ]
+    head = ("method", "n", "accuracy %", "difference", "forgetting %", "seconds", "memory kB", "all state kB")
+    return table(head, rows)
+
+
+MILD, HARSH = {"fast": True}, {"fast": True, "real_images": 10, "theta_interval": 3}
+
+
+def fast_losses(settings: dict[str, Any]) -> list[float]:
+    """Exact minus fast at the end, seed by seed."""
+    exact = [result for result in results("small-fast-seeds3") if not result["settings"]]
+    fast = {result["seed"]: result for result in of("small-fast-seeds3", "scr+ssd", **settings)}
+    return [one["average_end_accuracy"] - fast[one["seed"]]["average_end_accuracy"] for one in exact]
+
+
+def fast() -> str:
+    rows = []
+    exact = [result for result in results("small-fast-seeds3") if not result["settings"]]
+    for result in exact:
+        row = [str(result["seed"]), listed(result["average_accuracy_after_task"])]
+        for settings in (MILD, HARSH):
+            (other,) = [one for one in of("small-fast-seeds3", "scr+ssd", **settings) if one["seed"] == result["seed"]]
+            row.append(listed(other["average_accuracy_after_task"]))
+            row.append(f"{other['average_end_accuracy'] - result['average_end_accuracy']:+.1f}")
+        rows.append(row)
+    head = ("seed", "exact, after tasks 1, 2, 3", "16 images, θ every 2nd", "at the end", "10 images, θ every 3rd")
+    return table((*head, "at the end"), rows)
+
+
+def summarizing_seconds(chosen: list[Result]) -> str:
+    return f"{mean(one['seconds']['summarize'] + one['seconds']['theta'] for one in chosen):.0f}"
+
+
+def tiny_mini() -> str:
+    names = {"tiny-imagenet": "Tiny-ImageNet, 64 px", "mini-imagenet": "Mini-ImageNet, 84 px"}
+    rows = [
+        [
+            names[result["dataset"]],
+            f"`{result['method']}`",
+            listed(result["average_accuracy_after_task"]),
+            str(result["summarize_rounds"]),
+            f"{result['seconds']['total']:.0f}",
+            kilobytes(result["footprint"]["images"]),
+            kilobytes(result["footprint"]["queue"] + result["footprint"]["working_copies"]),
+        ]
+        for result in results("tiny-mini-seed0")
+    ]
+    head = ("data set", "method", "after each task", "rounds", "seconds", "memory kB", "queue and working copies kB")
+    return table(head, rows)
+
+
+def smoke() -> str:
+    rows = [
+        [
+            f"`{result['method']}`",
+            f"{result['average_end_accuracy']:.1f}",
+            f"{result['accuracy_matrix'][-1][-1]:.1f}",
+            f"{result['seconds']['total']:.0f}",
+        ]
+        for result in results("smoke-seed0")
+    ]
+    return table(("method", "end accuracy", "last task", "seconds"), rows)
+
+
+def bench() -> str:
+    rows = []
+    for target in results("bench")["targets"]:
+        digits = 1 if target["unit"] == "%" else 2
+        bound = f"{'at most' if target['at_most'] else 'at least'} {target['limit']} {target['unit']}"
+        measured = f"{target['value']:.{digits}f} {target['unit']}"
+        rows.append([target["name"], measured, bound if target["met"] else f"{bound}: **not met**"])
+    return table(("what", "measured", "target"), rows)
+
+
+def speedups() -> str:
+    return table(
+        ("what", "before", "after"), [[one["what"], one["before"], one["after"]] for one in results("speedups")]
+    )
+
+
+def growth(what: str) -> str:
+    """Seconds a step at each value, and the last over the first."""
+    measured = results("growth")[what]
+    values = list(next(iter(measured.values())))
+    rows = []
+    for method, seconds in measured.items():
+        ratio = seconds[values[-1]] / seconds[values[0]]
+        rows.append([f"`{method}`", *(f"{seconds[value]:.2f}" for value in values), f"{ratio:.2f}"])
+    return table(("method", *(f"{int(value):,}" for value in values), "last / first"), rows)
+
+
+def growth_stream() -> str:
+    rows = []
+    for method, stream in results("growth")["stream"].items():
+        windows = stream["windows"]
+        half = len(windows) // 2
+        early, late = (mean(one["ms"] for one in part) for part in (windows[1:half], windows[half:]))
+        slope = f"{stream['resident_bytes_a_batch']:,.0f}"
+        rows.append([f"`{method}`", f"{windows[-1]['batch']:,}", f"{early:.1f}", f"{late:.1f}", slope])
+    head = ("method", "batches", "ms a step, first half", "second half", "resident bytes a batch, second half")
+    return table(head, rows)
+
+
+def stretch(method: str, pick: Callable[[list[float]], float]) -> Callable[[], str]:
+    def value() -> str:
+        (one,) = [one for one in results("half-last-stretch") if one["method"] == method]
+        return f"{pick([draw['average'] for draw in one['draws']]):.1f}"
+
+    return value
+
+
+def mean_difference(name: str) -> Callable[[], str]:
+    """Of scr+ssd over scr+dynamic."""
+
+    def value() -> str:
+        ends = [
+            {one["seed"]: one["average_end_accuracy"] for one in of(name, method)}
+            for method in ("scr+ssd", "scr+dynamic")
+        ]
+        return f"{mean(ends[0][seed] - ends[1][seed] for seed in ends[0]):.1f}"
+
+    return value
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "half": half,
+    "half cost": half_cost,
+    "last stretch": last_stretch,
+    "demo": lambda: comparison("demo"),
+    "demo, 5 seeds": lambda: comparison("demo-seeds5"),
+    "demo, K=20": lambda: comparison("demo-k20"),
+    "fast": fast,
+    "tiny and mini": tiny_mini,
+    "smoke": smoke,
+    "bench": bench,
+    "speed-ups": speedups,
+    "growth, classes": lambda: growth("classes"),
+    "growth, memory": lambda: growth("memory_size"),
+    "growth, stream": growth_stream,
+}
+VALUES: dict[str, Callable[[], str]] = {
+    "last stretch scr+ssd mean": stretch("scr+ssd", mean),
+    "last stretch scr+dynamic mean": stretch("scr+dynamic", mean),
+    "demo-seeds5 ssd over dynamic": mean_difference("demo-seeds5"),
+    "demo-k20 ssd over dynamic": mean_difference("demo-k20"),
+    "fast loss": lambda: f"{-mean(fast_losses(MILD)):+.1f}",
+    "fast interval": lambda: str(Interval.of([-loss for loss in fast_losses(MILD)])).split(" ± ")[1],
+    "fast harsh loss": lambda: f"{mean(fast_losses(HARSH)):.1f}",
+    "fast seconds": lambda: summarizing_seconds(of("small-fast-seeds3", "scr+ssd", **MILD)),
+    "fast harsh seconds": lambda: summarizing_seconds(of("small-fast-seeds3", "scr+ssd", **HARSH)),
+    "exact seconds": lambda: summarizing_seconds([r for r in results("small-fast-seeds3") if not r["settings"]]),
+}
