@@ -74,6 +74,52 @@ def half_cost() -> str:
     return table((*head, "θ and its optimizer", "all state"), rows)
 
 
+def half_bytes() -> str:
+    rows = []
+    for result in results("half-bytes-seed0"):
+        *early, end = result["average_accuracy_after_task"]
+        held = result["footprint"]
+        rows.append(
+            [
+                f"`{result['method']}`{', two steps a batch' * (result['repeats'] == 2)}",
+                result["codec"],
+                f"{result['memory_images']:,}",
+                *(f"{value:.1f}" for value in early),
+                f"**{end:.1f}**",
+                *(kilobytes(held[part]) for part in ("images", "queue", "working_copies")),
+                kilobytes(held["total"]),
+                *(f"{result['seconds'][part]:.0f}" for part in ("train", "total")),
+            ]
+        )
+    head = ("method", "codec", "images at the end", "task 1", "2", "3", "4", "5 = end", "images kB", "queue kB")
+    return table((*head, "working copies kB", "all state kB", "training s", "total s"), rows)
+
+
+def streams() -> str:
+    rows = [
+        [
+            f"`{result['stream']}`",
+            f"`{result['method']}`",
+            listed(result["average_accuracy_after_task"]),
+            f"{result['average_forgetting']:.1f}",
+            str(result["summarize_rounds"]),
+            f"{result['seconds']['total']:.0f}",
+        ]
+        for result in results("small-streams-seed0")
+    ]
+    return table(("stream", "method", "after each task", "forgetting", "rounds", "seconds"), rows)
+
+
+def transfer() -> str:
+    rows = []
+    for one in results("transfer"):
+        memory, random = mean(one["memory"]), mean(one["random"])
+        rows.append(
+            [one["run"], one["net"], str(one["images"]), f"{memory:.1f}", f"{random:.1f}", f"{memory - random:+.1f}"]
+        )
+    return table(("memory of", "fresh net", "images", "exported memory", "random real images", "difference"), rows)
+
+
 def last_stretch() -> str:
     rows = []
     for one in results("half-last-stretch"):

@@ -285,6 +285,8 @@ class Context:
     rng: Randomness
     classes: int
     """Classes seen so far, this batch included; their indices are range(classes)."""
+    classes_total: int
+    """Classes in all where their number was announced, else those seen so far."""
     iteration: int
     """Batches observed before this one."""
     slots_per_class: int

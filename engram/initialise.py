@@ -10,26 +10,31 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 M = TypeVar("M", bound=nn.Module)
 
 
+NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+
+
 @torch.no_grad()
 def initialise(module: nn.Module, generator: torch.Generator) -> None:
-    """Reset every layer of `module` in place: weights and biases uniform in ±1/√fan-in, norms to the identity."""
+    """Reset every layer of `module` in place: weights and biases uniform in ±1/√fan-in, norms to the identity, other
+    layers as they reset themselves (one that cannot is left as it is)."""
     for layer in module.modules():
         weight, bias = getattr(layer, "weight", None), getattr(layer, "bias", None)
-        if isinstance(weight, Tensor) and weight.ndim >= 2:
+        if isinstance(layer, NORMS):
+            layer.reset_parameters()
+        elif isinstance(weight, Tensor) and weight.ndim >= 2:
             bound = 1 / math.sqrt(math.prod(weight.shape[1:]))
             for tensor in (weight, bias):
                 if isinstance(tensor, Tensor):
                     tensor.copy_(torch.empty(tensor.shape).uniform_(-bound, bound, generator=generator))
-        elif isinstance(weight, Tensor):
-            weight.fill_(1)
-            if isinstance(bias, Tensor):
-                bias.fill_(0)
-        if isinstance(layer, nn.BatchNorm2d):
-            layer.reset_running_stats()
+        elif callable(reset := getattr(layer, "reset_parameters", None)):
+            with torch.random.fork_rng():
+                torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
+                reset()
 
 
 _room: ContextVar[list[int] | None] = ContextVar("_room", default=None)

@@ -26,6 +26,7 @@ from engram.core import (
     Summarizer,
     SummarizingNet,
     as_float,
+    require_at_least,
 )
 from engram.initialise import materialise
 from engram.memory import ExportedMemory, Store, draw_priority, parse_codec
@@ -88,6 +89,7 @@ class Keeper(Part):
             memory_size = DEFAULT_MEMORY_SIZE
         if memory_size is not None and memory_size < 1:
             raise InputError(f"memory_size is {memory_size}: a memory needs at least one slot")
+        require_at_least(1, boundary_gap=boundary_gap)
         self.memory_size, self.slots_per_class = memory_size, slots_per_class
         self.memory_bytes = None if memory_bytes is None else parse_bytes(memory_bytes)
         self.seed, self.boundary_gap, self.codec, self.keep_originals = seed, boundary_gap, codec, keep_originals
@@ -164,11 +166,12 @@ class Keeper(Part):
             owned = claims and claimed
             priority = math.inf if owned else draw_priority(self._memory, self.rng["memory"])
             slot = self._memory.put(self._memory.size, batch.x[index], int(batch.y[index]), priority)
-            if slot is not None and owned:
-                self._memory.claim(slot)
+            if slot is not None:
                 self._memory.summary[slot] = exported.summary[index]
+                if owned:
+                    self._memory.claim(slot)
         self._memory.seen = exported.seen
-        self.last_boundary = -max(1, self.boundary_gap)
+        self.last_boundary = -self.boundary_gap
 
     def save(self, path: str | Path, extra: Tree = None) -> None:
         """Save everything needed to go on exactly from here into the folder `path`; the save before is kept too.

@@ -10,7 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from engram.core import Augmentation, Batch, Context, InputError, Model, NonFiniteLossError, as_float, choose
+from engram.core import (
+    Augmentation,
+    Batch,
+    Context,
+    InputError,
+    Model,
+    NonFiniteLossError,
+    as_float,
+    choose,
+    require_at_least,
+)
 from engram.initialise import materialise
 from engram.keeper import Keeper
 from engram.methods import Method, Settings, find, method_settings, unmet_needs
@@ -91,6 +101,8 @@ class Learner(Keeper):
             keep_originals=keep_originals,
             device=device,
         )
+        if classes_total is not None:
+            require_at_least(1, classes_total=classes_total)
         self.method = method if isinstance(method, str) else None
         self.repeats = repeats or composition.repeats
         self.classes_total = classes_total
@@ -257,6 +269,7 @@ class Learner(Keeper):
             memory=self._memory,
             rng=self.rng,
             classes=len(self.labels),
+            classes_total=max(self.classes_total or 0, len(self.labels)),
             iteration=self.iteration,
             slots_per_class=self._slots_per_class(),
             boundary_gap=self.boundary_gap,

@@ -53,7 +53,7 @@ class Method:
     repeats: int = 1
     settings: Mapping[str, Settings] = field(default_factory=dict)
     """What this method sets otherwise than its parts' defaults, by room."""
-    stream: Literal["paper", "strict", "iid"] = "strict"
+    stream: Literal["strict", "iid"] = "strict"
     """The stream a run of this method takes unless told otherwise."""
 
     def parts(self) -> dict[str, type[Part]]:
@@ -83,6 +83,7 @@ METHODS: dict[str, Method] = {
     "ocm": replace(_ER, scheme=MutualInformationMaximisation, paper="Guo et al., 2022"),
     "rar": replace(_ER, settings={"scheme": {"passes": "joint"}}, **_RAR),
     "rar-s": replace(_SCR, **_RAR),
+    "rar-ncm": replace(_ER, settings={"scheme": {"passes": "joint"}}, **_RAR | {"classifier": NearestClassMean}),
 }
 
 MEMORIES: dict[str, dict[str, Any]] = {

@@ -14,7 +14,7 @@ class Snapshot(Part):
     """A frozen copy of the net as it was when `take` was called last. Kept in train mode: it uses batch statistics."""
 
     def __init__(self, model: Model) -> None:
-        self.add_state("net", copy.deepcopy(model.net).requires_grad_(False), count_as="snapshots")
+        self.add_state("net", copy.deepcopy(model.net).train().requires_grad_(False), count_as="snapshots")
         self.add_state("taken", 0)
         self.net: Net
         self.taken: int

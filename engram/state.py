@@ -117,12 +117,16 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[int, Tree
                 raise ValueError(f"the optimizer's {name} of parameter {index} does not fit it")
     state = optimizer.state_dict()
     optimizer.load_state_dict({"state": dict(saved), "param_groups": state["param_groups"]})
+    for parameter, entry in optimizer.state.items():
+        for name, value in entry.items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape:
+                entry[name] = torch.empty_like(parameter, requires_grad=False).copy_(value)
 
 
 def pad_optimizer_state(optimizer: torch.optim.Optimizer) -> None:
     """After parameters grew along their first dimension: the new rows start with zero state."""
     for parameter, state in optimizer.state.items():
         for name, value in state.items():
-            if isinstance(value, Tensor) and value.ndim == parameter.ndim and len(value) < len(parameter):
+            if isinstance(value, Tensor) and value.ndim == parameter.ndim > 0 and len(value) < len(parameter):
                 rows = value.new_zeros(len(parameter) - len(value), *value.shape[1:])
                 state[name] = torch.cat([value, rows])

@@ -125,6 +125,7 @@ class SummaryMemory(Keeper):
             memory=self._memory,
             rng=self.rng,
             classes=len(self.labels),
+            classes_total=len(self.labels),
             iteration=self.iteration,
             slots_per_class=self._slots_per_class(),
             boundary_gap=self.boundary_gap,

@@ -21,8 +21,10 @@ import numpy as np
 import torch
 
 from engram.learner import Learner
+from engram.methods import find, settings_of
 from engram.state import flatten
 from engram.streams.dataset import Array
+from engram.summarize import StreamSummarizer
 
 ToyBatch = tuple[Array, list[int]]
 Make = Callable[..., Learner]
@@ -33,14 +35,27 @@ def check_method(method: str, **options: Any) -> None:
     check and what went wrong."""
 
     def make(**changes: Any) -> Learner:
-        small: dict[str, Any] = {"memory_size": 8, "boundary_gap": 5, "net": {"width": 8}}
-        return Learner(method, **small | options | changes)
+        return Learner(method, **small_options(method) | options | changes)
 
     for check in CHECKS:
         try:
             check(make)
         except AssertionError as error:
             raise AssertionError(f"{method}: {check.__name__}: {error}") from error
+
+
+def small_options(method: str) -> dict[str, Any]:
+    """Options of a learner that make it quick and use all of it on a toy stream: fewer images are replayed than are in
+    memory, so that retrieval has a choice, and a queue fills within a few batches."""
+    composition = find(method)
+    options: dict[str, Any] = {"memory_size": 8, "boundary_gap": 5, "net": {"width": 8}}
+    if "replay" in settings_of(composition.scheme):
+        options["scheme"] = {"replay": 5}
+    if composition.summarize is StreamSummarizer:
+        options |= {"theta": {"width": 8}, "summarize": {"queue": 8, "ready": 4, "interval": 3}}
+    if composition.repeats > 1:
+        options["repeats"] = 2
+    return options
 
 
 def toy_images(labels: list[int], seed: int) -> Array:

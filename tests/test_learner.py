@@ -250,6 +250,29 @@ def test_settings_are_checked_by_name_and_written_out() -> None:
     assert Learner(**config).config() == config
 
 
+@pytest.mark.parametrize(
+    ("method", "options", "reason"),
+    [
+        ("er", {"boundary_gap": 0}, "boundary_gap is 0: need at least 1"),
+        ("er", {"classes_total": -1}, "classes_total is -1: need at least 1"),
+        ("scr", {"scheme": {"replay": 0}}, "replay is 0: need at least 1"),
+        ("a-gem", {"scheme": {"replay": 0}}, "replay is 0: need at least 1"),
+    ],
+)
+def test_options_under_which_a_method_is_none_are_refused(method: str, options: dict, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        Learner(method, **options)
+
+
+def test_the_optimizers_state_comes_back_in_the_layout_of_its_parameter(tmp_path: Path) -> None:
+    learner = feed(Learner("ocm", memory_size=4, net={"width": 8}), toy_stream(1, 2))
+    learner.save(tmp_path / "l")
+    loaded = Learner.load(tmp_path / "l")
+    layouts = [[entry["exp_avg"].stride() for entry in one.optimizer.state.values()] for one in (learner, loaded)]
+    assert layouts[0] == layouts[1]
+    assert any(stride[1] == 1 and len(stride) == 4 for stride in layouts[0])
+
+
 def test_a_composition_with_unmet_needs_is_refused() -> None:
     from dataclasses import replace
 

@@ -263,7 +263,7 @@ class _Run:
         row: list[float | None] = [_accuracy(self.learner, self.stream, task) for task in seen]
         self.matrix.append(row + [None] * (len(self.stream.tasks) - len(seen)))
         self.evaluate_seconds += time.perf_counter() - start
-        if self.config.stream == "paper":
+        if Scenario.parse(self.stream.order).bounded:
             self.learner.boundary()
         self.task, self.batch = self.task + 1, 0
         save_snapshot(self.learner, self.stream.dataset.class_names, self.out / "memory", self.task)
@@ -327,12 +327,13 @@ def _completed(before: dict[str, Any], defaults: dict[str, Any], names: dict[str
 
 
 def _make_learner(config: RunConfig, stream: TaskStream) -> Learner:
+    scenario = Scenario.parse(stream.order)
     slots = config.slots_per_class
     if slots is None:
-        announced = config.stream == "paper" and config.memory_size is not None
-        slots = max(1, (config.memory_size or 0) // stream.class_count) if announced else "auto"
+        bounded = scenario.bounded and config.memory_size is not None
+        slots = max(1, (config.memory_size or 0) // stream.class_count) if bounded else "auto"
     classes_total = config.classes_total
-    if classes_total is None and Scenario.parse(stream.order).announced:
+    if classes_total is None and scenario.published:
         classes_total = stream.class_count
     return Learner(
         config.method,

@@ -15,9 +15,10 @@ from engram.memory.reservoir import draw_priority, draw_reservoir_slots
 class ShapleyMemory(Policy):
     """Fills free slots; then images compete by the sum of their KNN-Shapley values over an evaluation set.
 
-    The set is a few memory images of each class and the stream images of classes rare in memory (share below a
-    threshold drawn each time). Memory images outside it, and the whole stream batch, are candidates; kept stream images
-    take the slots of dropped memory images. Where the evaluation set leaves no candidate, it is a reservoir.
+    The set is a few memory images of each class and the stream images of classes rare in memory: those whose share is
+    below a threshold, drawn each time, of at most one class's share. Memory images outside it, and the whole stream
+    batch, are candidates; kept stream images take the slots of dropped memory images. Where the evaluation set leaves
+    no candidate, it is a reservoir.
 
     Args:
         per_class: evaluation images, and mean number of candidates, of each class (3 on Mini-ImageNet).
@@ -47,12 +48,12 @@ class ShapleyMemory(Policy):
         labels = memory.labels[: memory.size]
         evaluation = sample_per_class(labels, int(self.per_class), generator)
         outside = memory.filled()[~torch.isin(memory.filled(), evaluation)]
-        wanted = int(self.per_class * ctx.classes)
+        wanted = int(self.per_class * ctx.classes_total)
         slots = outside[torch.randperm(len(outside), generator=generator)[:wanted]]
         if not len(slots):
             self._store_at_random(stream, ctx)
             return
-        threshold = float(torch.rand(1, generator=generator)) / ctx.classes
+        threshold = float(torch.rand(1, generator=generator)) / ctx.classes_total
         share = labels.bincount(minlength=ctx.classes) / memory.capacity
         rare = (share[stream.y.cpu()] < threshold).nonzero().flatten()
         points = Batch.join(memory.read(evaluation), stream[rare])

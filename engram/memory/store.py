@@ -105,6 +105,11 @@ class Store(Part):
         typical = used / self.size if self.size else math.prod(self.shape)
         return max(int((self.budget - used) // typical), 0 if self.size else 1)
 
+    @property
+    def has_filled(self) -> bool:
+        """Whether it was full once: there is no room, or images were left out or replaced."""
+        return not self.free or self.seen > self.size
+
     def read(self, slots: Tensor) -> Batch:
         """Decoded images and labels of these slots, in this order."""
         if not len(slots):
@@ -248,7 +253,7 @@ class Store(Part):
 
     def load_state(self, tree: Tree) -> None:
         records = _unpack(tree["records"])
-        while self.limit is None and len(self.labels) < len(records):
+        while self.limit is None and len(self.labels) < len(tree["labels"]):
             self._double_columns()
         super().load_state(tree | {"records": records, "originals": _unpack(tree["originals"])})
         held = [*self.records, *self.originals.values()]

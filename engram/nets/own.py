@@ -8,7 +8,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from engram.core import InputError, SummarizingNet
 from engram.heads import GrowingLinear
-from engram.initialise import materialise
+from engram.initialise import NORMS, materialise
 
 
 class Flattened(nn.Module):
@@ -33,7 +33,7 @@ class OwnTheta(SummarizingNet):
 
     @property
     def matched_weights(self) -> list[Tensor]:
-        return [weight for weight in self.backbone.parameters() if weight.ndim > 1 and weight.requires_grad]
+        return _kernels(self.backbone)
 
     def features(self, x: Tensor) -> Tensor:
         features: Tensor = self.backbone(x)
@@ -54,13 +54,13 @@ def require_theta(module: nn.Module) -> None:
             "theta has batch norm, through which images influence each other, so that no gradient belongs to one "
             "class: use instance, group or layer norm"
         )
-    if not any(weight.ndim > 1 and weight.requires_grad for weight in module.parameters()):
+    if not _kernels(module):
         raise InputError("theta has no weights whose gradients could be matched: give it a convolution at least")
 
 
 def own_backbone(module: nn.Module, image_shape: tuple[int, int, int], device: torch.device) -> Flattened:
-    """The module on its device, with the width of its features found by a trial."""
-    return Flattened(module.to(device), _feature_width(module, image_shape, device))
+    """The module on its device and in training mode, with the width of its features found by a trial."""
+    return Flattened(module.to(device).train(), _feature_width(module, image_shape, device))
 
 
 def own_theta(
@@ -72,6 +72,16 @@ def own_theta(
     backbone = own_backbone(module, image_shape, device)
     head = materialise(lambda: GrowingLinear(backbone.feature_width, 0), generator, device)
     return OwnTheta(backbone, head)
+
+
+def _kernels(module: nn.Module) -> list[Tensor]:
+    """Trainable weights of two dimensions or more, those of norms apart."""
+    scales = {id(scale) for layer in module.modules() if isinstance(layer, NORMS) for scale in layer.parameters()}
+    return [
+        weight
+        for weight in module.parameters()
+        if weight.ndim > 1 and weight.requires_grad and id(weight) not in scales
+    ]
 
 
 def _feature_width(module: nn.Module, image_shape: tuple[int, int, int], device: torch.device) -> int:

@@ -45,8 +45,13 @@ class Experiment:
         return self.seeds if self.seeds is not None and scale.name == "small" else scale.seeds
 
 
+SHUFFLED = ("fine-tune", "ewc++", "lwf", "a-gem", "er", "mir", "gss", "aser", "dvc", "rar")
+"""Methods published on batches plainly shuffled within a task; the others, and whatever is joined with SSD, take one
+image of each class in a batch."""
+
+
 def _rows(*methods: str) -> tuple[Row, ...]:
-    return tuple(Row(method, method) for method in methods)
+    return tuple(Row(method, method, stream="paper-shuffled" if method in SHUFFLED else "paper") for method in methods)
 
 
 def _columns(*slots: int, dataset: str = CIFAR) -> tuple[Column, ...]:
@@ -54,7 +59,7 @@ def _columns(*slots: int, dataset: str = CIFAR) -> tuple[Column, ...]:
 
 
 def _over(room: str, name: str, *values: float) -> tuple[Column, ...]:
-    return tuple(Column(CIFAR, slots, (room, name, value)) for slots in (1,) for value in values)
+    return tuple(Column(CIFAR, 1, (room, name, value)) for value in values)
 
 
 _GRADIENTS_ONLY = Row("scr+dynamic+summarizing", "scr+ssd", {"summarize": {"gamma": 0.0, "theta_past_images": 0}})

@@ -119,8 +119,7 @@ def _slice_seconds(config: SliceConfig) -> float:
 
 def measured_seconds(cell: Cell, root: Path, seeds: int) -> list[float]:
     """Of the finished runs of this cell."""
-    files = [root / cell.folder(seed) / "result.json" for seed in range(seeds)]
-    return [float(json.loads(file.read_text())["seconds"]["total"]) for file in files if file.is_file()]
+    return [float(result["seconds"]["total"]) for result in cell.results(root, seeds).values()]
 
 
 def _images(

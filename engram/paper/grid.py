@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from engram.experiment.pool import Job
 from engram.experiment.run import RunConfig
 from engram.memory import NoMemory
 from engram.methods import Settings, configurable, find, method_settings, settings_of
-from engram.paper.scales import Protocol, Scale
+from engram.paper.scales import FULL, Protocol, Scale
 from engram.paper.slices import SliceConfig, SliceJob
 from engram.summarize import StreamSummarizer
 
@@ -29,6 +30,7 @@ class Row:
     method: str
     settings: Mapping[str, Settings] = field(default_factory=dict)
     repeats: int | None = None
+    stream: str = "paper"
     bytes_of_ssd: bool = False
     """Give it, as images, the bytes of `+ssd`: memory, queue and working copies."""
 
@@ -60,12 +62,26 @@ class Cell:
     key: tuple[str, int] = ("", 0)
     """The paper's data set and images a class."""
 
+    @property
+    def shuffled(self) -> bool:
+        """Whether its stream is the paper's plainly shuffled one."""
+        return isinstance(self.config, RunConfig) and self.config.stream == "paper-shuffled"
+
     def job(self, seed: int, root: Path) -> Job | SliceJob:
         """The run of a seed, below the folder of the scale: the same cell of two tables is one run."""
         out = root / self.folder(seed)
         if isinstance(self.config, SliceConfig):
             return SliceJob(dataclasses.replace(self.config, seed=seed), out)
         return Job(dataclasses.replace(self.config, seed=seed), out)
+
+    def results(self, root: Path, seeds: int) -> dict[int, dict[str, Any]]:
+        """Of the finished runs of this configuration, by seed."""
+        found = {}
+        for seed in range(seeds):
+            file = root / self.folder(seed) / "result.json"
+            if file.is_file() and _is_of(self.config, result := json.loads(file.read_text())):
+                found[seed] = result
+        return found
 
     def folder(self, seed: int) -> Path:
         config = self.config
@@ -131,7 +147,7 @@ class Grid:
         config = RunConfig(
             method=row.method,
             dataset=protocol.dataset,
-            stream="iid" if iid else "paper",
+            stream="iid" if iid else row.stream,
             tasks=protocol.tasks,
             classes_per_task=protocol.classes_per_task,
             batch=scale.iid_batch if iid else None,
@@ -157,8 +173,10 @@ class SliceGrid:
         departures = [
             f"{ours} {what} instead of {theirs}"
             for ours, theirs, what in (
-                (slices.classes, 100, "classes"),
-                (slices.images_per_class, 50, "distilled images a class"),
+                (slices.classes, FULL.slices.classes, "classes"),
+                (slices.images_per_class, FULL.slices.images_per_class, "distilled images a class"),
+                (slices.steps, FULL.slices.steps, "steps of distilling"),
+                (slices.training_steps, FULL.slices.training_steps, "training steps"),
             )
             if ours != theirs
         ]
@@ -180,6 +198,13 @@ class SliceGrid:
             )
             for groups in self.groups
         ]
+
+
+def _is_of(config: RunConfig | SliceConfig, result: Mapping[str, Any]) -> bool:
+    """Whether the result is of this configuration, as far as it says; the seed apart, and what `run` fills in."""
+    chosen = {name: value for name, value in vars(config).items() if value is not None}
+    said = chosen.keys() & result.keys() - {"seed", "prequential"}
+    return all(json.loads(json.dumps(chosen[name])) == result[name] for name in said)
 
 
 def _settings(row: Row, column: Column, protocol: Protocol) -> tuple[dict[str, dict[str, Any]], list[str]]:

@@ -3,14 +3,12 @@ missing."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from engram.paper.catalogue import Experiment
-from engram.paper.grid import Cell
 from engram.paper.scales import Scale
 from engram.paper.targets import Target
 from engram.report.tables import Interval, Result
@@ -58,6 +56,8 @@ class PaperTable:
     entries: dict[tuple[str, str, str], Entry]
     """By row, column and measure; a cell the table does not have is absent."""
     departures: tuple[str, ...]
+    shuffled: tuple[str, ...]
+    """Rows whose stream is plainly shuffled within a task."""
     reference: str | None
     measures: tuple[str, ...]
 
@@ -84,6 +84,11 @@ class PaperTable:
             said.append("Of a single seed nothing can be said about chance: differences of a few points mean nothing.")
         elif 1 < fewest < 5:
             said.append(f"{fewest} seeds are few: only differences whose interval excludes zero mean anything.")
+        if self.shuffled:
+            said.append(
+                f"{', '.join(self.shuffled)}: images plainly shuffled within a task, as published; other streams have "
+                "one image of each class in a batch."
+            )
         said += [f"Departure: {departure}." for departure in self.departures]
         return said
 
@@ -137,7 +142,7 @@ class PaperTable:
 def gather(name: str, experiment: Experiment, scale: Scale, root: Path, seeds: int) -> PaperTable:
     """The table from what is finished under `root`."""
     cells = experiment.cells(scale)
-    found = {(cell.row, cell.column): _results(cell, root, seeds) for cell in cells}
+    found = {(cell.row, cell.column): cell.results(root, seeds) for cell in cells}
     entries = {}
     for cell in cells:
         reference = found.get((experiment.grid.reference or "", cell.column), {})
@@ -160,15 +165,10 @@ def gather(name: str, experiment: Experiment, scale: Scale, root: Path, seeds: i
         rows=tuple(dict.fromkeys(cell.row for cell in cells)),
         entries=entries,
         departures=tuple(departures),
+        shuffled=tuple(dict.fromkeys(cell.row for cell in cells if cell.shuffled)),
         reference=experiment.grid.reference,
         measures=experiment.measures,
     )
-
-
-def _results(cell: Cell, root: Path, seeds: int) -> dict[int, Result]:
-    """Finished runs of a cell, by seed."""
-    files = {seed: root / cell.folder(seed) / "result.json" for seed in range(seeds)}
-    return {seed: json.loads(file.read_text()) for seed, file in files.items() if file.is_file()}
 
 
 def _entry(

@@ -67,15 +67,15 @@ class SliceJob:
     def run(self, should_stop: Callable[[], bool]) -> dict[str, Any]:
         self.out.mkdir(parents=True, exist_ok=True)
         with only_one(self.out):
-            result = self.out / "result.json"
-            if result.is_file():
-                finished: dict[str, Any] = json.loads(result.read_text())
-                return finished
             text = yaml.safe_dump(vars(self.config), sort_keys=False)
             config_file = self.out / "config.yaml"
             if config_file.is_file() and config_file.read_text() != text:
                 raise InputError(f"{self.out} holds a run of another configuration: use another folder")
             replace_file(config_file, text.encode())
+            result = self.out / "result.json"
+            if result.is_file():
+                finished: dict[str, Any] = json.loads(result.read_text())
+                return finished
             measured = self._measure(should_stop)
             write_json(result, measured)
             return measured

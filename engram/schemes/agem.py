@@ -32,7 +32,7 @@ class AveragedGradientEpisodicMemory(LabelScheme):
 
     def __init__(self, replay: int = 10, learning_rate: float = 0.1) -> None:
         super().__init__(learning_rate)
-        require_at_least(0, replay=replay)
+        require_at_least(1, replay=replay)
         self.replay = replay
         self.add_state("boundaries", 0)
         self.boundaries: int
@@ -48,7 +48,7 @@ class AveragedGradientEpisodicMemory(LabelScheme):
             return
         replay = ctx.memory.read(ctx.retrieval.select(stream, self.replay, ctx))
         parameters = [parameter for parameter in ctx.model.parameters() if parameter.requires_grad]
-        reference = torch.autograd.grad(label_loss(replay, ctx), parameters)
+        reference = torch.autograd.grad(label_loss(replay, ctx), parameters, materialize_grads=True)
         gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
         projected = project_gradient(_flat(gradients), _flat(reference))
         for parameter, own in zip(parameters, projected.split([p.numel() for p in parameters]), strict=True):

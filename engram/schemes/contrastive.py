@@ -47,7 +47,7 @@ class SupervisedContrastiveReplay(Scheme):
         learning_rate: float = 0.1,
         augment: ViewAugmentation = ViewAugmentation(),
     ) -> None:
-        require_at_least(0, replay=replay)
+        require_at_least(1, replay=replay)
         self.replay, self.temperature, self.projection = replay, temperature, projection
         self.learning_rate, self.augment = learning_rate, augment
 

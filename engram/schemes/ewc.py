@@ -12,6 +12,7 @@ from torch import Tensor
 
 from engram.core import Batch, Context, InputError, Model, Randomness
 from engram.schemes.labelled import LabelScheme, label_loss
+from engram.state import Tree
 
 
 class ElasticWeightConsolidation(LabelScheme):
@@ -33,7 +34,7 @@ class ElasticWeightConsolidation(LabelScheme):
         fisher_share: float = 0.9,
         learning_rate: float = 0.1,
     ) -> None:
-        if strength >= 1 / learning_rate:
+        if strength * learning_rate >= 1:
             raise InputError(
                 f"strength {strength} diverges at learning rate {learning_rate}: a step would overshoot the parameters "
                 f"it holds; choose less than {1 / learning_rate:g}"
@@ -60,9 +61,15 @@ class ElasticWeightConsolidation(LabelScheme):
     def on_new_classes(self, new: list[int], ctx: Context) -> None:
         for kept in (self.squares, self.fisher, self.importance, self.anchor):
             for name, parameter in ctx.model.net.named_parameters():
-                if name in kept and len(kept[name]) < len(parameter):
+                if name in kept and kept[name].shape != parameter.shape:
                     rows = kept[name].new_zeros(len(parameter) - len(kept[name]), *parameter.shape[1:])
                     kept[name] = torch.cat([kept[name], rows])
+
+    def load_state(self, tree: Tree) -> None:
+        devices = {name: value.device for name, value in self.squares.items()}
+        super().load_state(tree)
+        for kept in (self.squares, self.fisher, self.importance, self.anchor):
+            kept.update({name: value.to(devices[name]) for name, value in kept.items() if name in devices})
 
     def check_restored(self, ctx: Context) -> None:
         expected = {name: (value.dtype, value.shape) for name, value in ctx.model.net.named_parameters()}

@@ -1,10 +1,11 @@
 """Class-incremental streams: classes cut into tasks, each image delivered once.
 
 *paper*: batches as class-balanced as the images allow (one of each class when a task has as many classes as a batch
-images), full batches only. *strict*: plain shuffle within a task, the partial last batch kept. *blurry(p)*: strict, but
-a share p of each task's images comes from the classes of other tasks. *imbalanced(r)*: strict, but the classes have
-fewer and fewer images, the rarest one r times fewer than the commonest. *iid*: all classes in one task, shuffled anew
-for each of many epochs, full batches only: no continual learning at all, but its upper bound.
+images), full batches only. *paper-shuffled*: the paper's stream of methods without such a sampler: plainly shuffled
+within a task, full batches only. *strict*: plain shuffle within a task, the partial last batch kept. *blurry(p)*:
+strict, but a share p of each task's images comes from the classes of other tasks. *imbalanced(r)*: strict, but the
+classes have fewer and fewer images, the rarest one r times fewer than the commonest. *iid*: all classes in one task,
+shuffled anew for each of many epochs, full batches only: no continual learning at all, but its upper bound.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from engram.naming import suggest
 from engram.streams.dataset import Array, DataError, Dataset
 
-ORDERS = ("strict", "paper", "iid", "blurry", "imbalanced")
+ORDERS = ("strict", "paper", "paper-shuffled", "iid", "blurry", "imbalanced")
 DEFAULTS = {"blurry": 0.1, "imbalanced": 50.0}
 
 
@@ -34,7 +35,7 @@ class Scenario:
     @staticmethod
     def parse(text: str) -> Scenario:
         """Of a name such as "strict", "blurry(0.1)" or "imbalanced" (which is imbalanced(50))."""
-        match = re.fullmatch(r"(\w+)(?:\(([\d.]+)\))?", text)
+        match = re.fullmatch(r"([\w-]+)(?:\(([\d.]+)\))?", text)
         if not match or match[1] not in ORDERS:
             name = match[1] if match else text
             raise DataError(f"unknown stream {text!r}{suggest(name, list(ORDERS))}")
@@ -54,13 +55,14 @@ class Scenario:
         return Scenario(kind, value)
 
     @property
-    def full_batches(self) -> bool:
-        return self.kind in ("paper", "iid")
+    def published(self) -> bool:
+        """Whether it is one of the paper's: full batches only, and the number of classes known in advance."""
+        return self.kind in ("paper", "paper-shuffled", "iid")
 
     @property
-    def announced(self) -> bool:
-        """Whether the classes are known in advance, as in the paper's experiments."""
-        return self.kind in ("paper", "iid")
+    def bounded(self) -> bool:
+        """Whether the ends of its tasks are announced."""
+        return self.kind in ("paper", "paper-shuffled")
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,12 @@ def class_incremental(
         raise DataError("batch, tasks, classes_per_task, images_per_class and epochs must be at least 1")
     if tasks is not None and count * width > total:
         raise DataError(f"{count} tasks of {width} classes ask for {count * width}; {dataset.name} has {total}")
+    for name, value, known in (
+        ("class_order", class_order, ("seed", "fixed")),
+        ("instance_order", instance_order, ("shuffled", "kept")),
+    ):
+        if value not in known:
+            raise DataError(f"{name} is {value!r}: choose {known[0]!r} or {known[1]!r}")
     if instance_order == "kept" and scenario.kind == "iid":
         raise DataError("an iid stream shuffles: it cannot keep the order of a class's images")
     rng = np.random.default_rng([seed, 0])
@@ -207,7 +215,7 @@ def _in_dataset_order(arrivals: Sequence[list[Array]], dataset: Dataset) -> list
 def _task(dataset: Dataset, classes: Array, passes: list[Array], scenario: Scenario, batch: int) -> Task:
     batches: list[Array] = []
     for indices in passes:
-        stop = len(indices) - len(indices) % batch if scenario.full_batches else len(indices)
+        stop = len(indices) - len(indices) % batch if scenario.published else len(indices)
         batches += [indices[start : start + batch] for start in range(0, stop, batch)]
     if not batches:
         raise DataError(f"a task has {len(indices)} images, less than one full batch of {batch}: use a smaller batch")

@@ -193,7 +193,7 @@ class StreamSummarizer(Summarizer):
 
     def after_store(self, stream: Batch, report: StoreReport, ctx: Context) -> None:
         with ctx.clock("summarize"):
-            if self.age % self.interval == 0 and not (self.wait_full and ctx.memory.free):
+            if self.age % self.interval == 0 and (ctx.memory.has_filled or not self.wait_full):
                 self._round(self._ready_classes(report, ctx), ctx)
         if self.age % self.theta_interval == 0:
             with ctx.clock("theta"):

@@ -5,31 +5,49 @@ from typing import Any
 import pytest
 
 from engram import InputError, Learner
-from engram.methods import find, names
-from engram.testing import CHECKS
-from tests.helpers import SMALL_THETA
+from engram.knn_shapley import knn_shapley
+from engram.methods import names
+from engram.retrieval import MaximalGradientInterference, MaximallyInterfered
+from engram.testing import CHECKS, feed, small_options, toy_stream
 
 CHECKED = [
     *("fine-tune", "iid-offline", "ewc++", "lwf", "a-gem", "er", "mir", "gss", "aser", "dvc", "scr", "ocm", "rar"),
-    *("rar-s", "er+ssd", "dvc+ssd", "scr+ssd", "rar+ssd", "rar-s+ssd", "ocm+ssd", "mir+ssd"),
+    *("rar-s", "rar-ncm", "er+ssd", "dvc+ssd", "scr+ssd", "rar+ssd", "rar-s+ssd", "ocm+ssd", "mir+ssd"),
     *("scr+gss", "scr+aser", "scr+dynamic", "er+dynamic"),
 ]
 
 
-def small(method: str) -> dict[str, Any]:
-    """Options that make a learner quick; what they leave alone is the method's own."""
-    options: dict[str, Any] = {"memory_size": 8, "boundary_gap": 5, "net": {"width": 8}}
-    if method.endswith("+ssd"):
-        options |= SMALL_THETA
-    if find(method).repeats > 1:
-        options |= {"repeats": 2}
-    return options
+FISHER: dict[str, Any] = {"ewc++": {"scheme": {"fisher_interval": 3}}}
+"""So that the penalty acts within a toy stream."""
 
 
 @pytest.mark.parametrize("method", CHECKED)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_contract(method: str, check: Any) -> None:
-    check(lambda **changes: Learner(method, **small(method) | changes))
+    check(lambda **changes: Learner(method, **small_options(method) | FISHER.get(method, {}) | changes))
+
+
+def test_the_contract_is_checked_on_learners_that_use_all_of_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retrievals choose by their scores, the penalty is not zero, rounds take place."""
+    scored: list[str] = []
+    for retrieval in (MaximallyInterfered, MaximalGradientInterference):
+        original = retrieval.measure
+        monkeypatch.setattr(
+            retrieval,
+            "measure",
+            lambda self, *rest, original=original, name=retrieval.__name__: (
+                scored.append(name) or original(self, *rest)
+            ),
+        )
+    monkeypatch.setattr(
+        "engram.retrieval.aser.knn_shapley", lambda *rest: scored.append("ShapleyRetrieval") or knn_shapley(*rest)
+    )
+    for method in ("mir", "dvc", "aser"):
+        feed(Learner(method, **small_options(method)), toy_stream(2, 8))
+    assert {"MaximallyInterfered", "MaximalGradientInterference", "ShapleyRetrieval"} <= set(scored)
+    ewc = feed(Learner("ewc++", **small_options("ewc++") | FISHER["ewc++"]), toy_stream(2, 8))
+    assert max(float(values.max()) for values in ewc.scheme.importance.values()) == 1
+    assert feed(Learner("scr+ssd", **small_options("scr+ssd")), toy_stream(2, 8)).rounds > 0
 
 
 def test_every_name_is_listed() -> None:

@@ -176,6 +176,32 @@ def test_a_byte_limited_learner_resumes_exactly(tmp_path) -> None:
     assert fingerprint(resumed) == fingerprint(whole)
 
 
+def test_a_memory_that_has_shrunk_loads_again() -> None:
+    """Forty images, then fewer and larger ones: its columns stay as long as they were."""
+    memory, fresh = store(20_000), store(20_000)
+    for number in range(40):
+        memory.put(memory.size, image_of(number, 0.0), 0)
+    assert memory.size == 40
+    for _ in range(30):
+        memory.remove(0)
+    fresh.load_state(memory.state())
+    assert fresh.size == 10
+    assert torch.equal(fresh.read(fresh.filled()).x, memory.read(memory.filled()).x)
+    assert torch.equal(fresh.ids, memory.ids)
+
+
+def test_a_memory_has_filled_once_even_if_there_is_room_again() -> None:
+    memory = store(3000)
+    while memory.free:
+        assert not memory.has_filled
+        memory.put(memory.size, image_of(memory.size), 0)
+        memory.seen += 1
+    assert memory.has_filled
+    memory.remove(0)
+    assert memory.free
+    assert memory.has_filled
+
+
 @pytest.mark.parametrize("method", ["scr", "scr+dynamic"])
 def test_a_budget_too_small_for_any_image_is_said_when_the_memory_must_answer(method: str) -> None:
     learner = Learner(method, memory_bytes=100, codec="webp(90)", net={"width": 8})

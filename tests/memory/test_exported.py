@@ -47,6 +47,18 @@ def test_pictures_and_table_say_the_same(learned: Learner, tmp_path: Path) -> No
         assert np.array_equal(pixels, (image[0].clamp(0, 1) * 255).round().numpy())
 
 
+def test_a_summary_stays_one_through_a_memory_without_claims(learned: Learner) -> None:
+    """So that it never trains a summarizing net later on."""
+    between = small_learner("er")
+    between.adopt(learned.export_memory())
+    assert torch.equal(between.export_memory().summary, learned.export_memory().summary)
+    last = small_learner("scr+ssd")
+    last.adopt(between.export_memory())
+    summaries = last.memory.summary.nonzero().flatten().tolist()
+    assert summaries
+    assert not set(summaries) & set(last.memory.real_images().tolist())
+
+
 def test_a_learner_that_adopts_a_memory_holds_it(learned: Learner) -> None:
     mine = small_learner("scr+ssd", seed=5)
     mine.adopt(learned.export_memory())

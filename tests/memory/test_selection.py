@@ -109,7 +109,53 @@ def test_aser_update_keeps_the_most_valuable_of_candidates(monkeypatch: pytest.M
     assert {image.numpy().tobytes() for image in held} == {image.numpy().tobytes() for image in stream.x}
 
 
-def test_aser_retrieval_is_random_until_the_memory_overflows_then_takes_the_most_valuable(
+def test_aser_update_counts_the_classes_that_were_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two a class of six announced ones make twelve candidates of thirty images outside the evaluation set; of the two
+    seen so far they would make four."""
+    from engram.memory import aser
+
+    candidates: list[int] = []
+
+    def note(images, labels, points, point_labels, neighbours) -> torch.Tensor:
+        candidates.append(len(images))
+        return torch.zeros(len(points), len(images))
+
+    monkeypatch.setattr(aser, "knn_shapley", note)
+    for total in (None, 6):
+        mine = feed(learner("aser", memory_size=34, classes_total=total), toy_stream(1, 9))
+        mine.policy.store(mine._batch(torch.tensor(toy_images([0, 1], 40)), [0, 1]), mine._context())
+    assert candidates[-1] == 12 + 2
+    assert 4 + 2 in candidates
+
+
+def test_aser_retrieval_takes_the_most_valuable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Valued by brightness over the cooperative set, and by nothing over the stream: the brightest are replayed."""
+    from engram.retrieval import aser
+
+    mine = feed(learner("aser", memory_size=40), toy_stream(2, 12))
+    stream = mine._batch(torch.tensor(toy_images([2], 40)), [2])
+    candidates = torch.tensor([3, 8, 21, 30, 34])
+    monkeypatch.setattr(
+        aser, "sample_per_class", lambda labels, *rest: candidates if len(labels) == 40 else torch.arange(4)
+    )
+    bright = mine.memory.read(candidates).x.flatten(1).mean(1)
+
+    def valued(images, labels, points, point_labels, neighbours) -> torch.Tensor:
+        return bright.expand(len(points), -1) if len(points) == 4 else torch.zeros(len(points), len(images))
+
+    monkeypatch.setattr(aser, "knn_shapley", valued)
+    chosen = mine.retrieval.select(stream, 2, mine._context())
+    assert chosen.tolist() == candidates[bright.topk(2).indices].tolist()
+
+    def against(images, labels, points, point_labels, neighbours) -> torch.Tensor:
+        return torch.zeros(len(points), len(images)) if len(points) == 4 else bright.expand(len(points), -1)
+
+    monkeypatch.setattr(aser, "knn_shapley", against)
+    chosen = mine.retrieval.select(stream, 2, mine._context())
+    assert chosen.tolist() == candidates[(-bright).topk(2).indices].tolist()
+
+
+def test_aser_retrieval_is_random_until_the_memory_overflows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from engram.retrieval import aser

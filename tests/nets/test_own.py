@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from engram import InputError, Learner, SummaryMemory
 from engram.core import SummarizingNet
 from engram.heads import GrowingLinear
+from engram.initialise import initialise
 from tests.helpers import SMALL_THETA, feed, fingerprint, toy_images, toy_stream
 
 
@@ -69,6 +70,64 @@ def test_frozen_layers_stay_as_they_are(method: str) -> None:
     mine = Learner(method, memory_size=8, boundary_gap=3, net=given)
     feed(mine, toy_stream(tasks=2, batches=5))
     assert torch.equal(mine.model.net.backbone.module[0].weight, given[0].weight)  # type: ignore[union-attr,index]
+
+
+class Odd(nn.Module):
+    """Has a parameter that no output depends on, and one of no dimension."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone, self.unused = backbone(), nn.Parameter(torch.zeros(3))
+        self.scale = nn.Parameter(torch.tensor(1.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * self.backbone(x).flatten(1)
+
+
+@pytest.mark.parametrize("method", ["er", "a-gem", "ewc++", "lwf", "mir", "gss", "dvc", "ocm"])
+def test_parameters_unused_or_of_no_dimension_are_no_trouble(method: str) -> None:
+    mine = Learner(method, memory_size=8, boundary_gap=3, net=Odd())
+    feed(mine, toy_stream(tasks=3, batches=4))
+    assert len(mine.labels) == 6
+
+
+def test_a_net_given_in_eval_mode_is_trained_and_so_is_its_snapshot() -> None:
+    mine = Learner("lwf", boundary_gap=3, net=backbone().eval())
+    feed(mine, toy_stream(tasks=2, batches=4))
+    assert mine.scheme.previous.net.training
+    assert all(part.training for part in mine.scheme.previous.net.modules())
+    assert all(part.training for part in mine.model.net.modules())
+
+
+def test_a_summarizing_net_with_layer_norm_is_reset_as_pytorch_would() -> None:
+    given = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.LayerNorm((4, 16, 16)), nn.PReLU(), nn.AvgPool2d(4))
+    for parameter in given.parameters():
+        parameter.data.fill_(7)
+    mine = Learner("scr+ssd", theta=given, **OWN_THETA)
+    mine.observe(toy_images([0], 0), [0])
+    convolution, norm, bend, _ = mine.summarizer.theta.backbone.module
+    assert mine.summarizer.theta.matched_weights == [convolution.weight]
+    initialise(mine.summarizer.theta, torch.Generator().manual_seed(0))
+    assert convolution.weight.abs().max() <= 1 / 3
+    assert (norm.weight == 1).all()
+    assert (norm.bias == 0).all()
+    assert bend.weight.item() == 0.25
+
+
+def test_layers_of_other_kinds_reset_themselves_from_our_generator_alone() -> None:
+    def made(seed: int) -> Tensor:
+        layer = nn.Bilinear(2, 3, 4)
+        layer.weight, kernel = None, layer.weight
+        layer.reset_parameters = lambda: kernel.data.uniform_()
+        initialise(layer, torch.Generator().manual_seed(seed))
+        return kernel.data.clone()
+
+    before = torch.random.get_rng_state()
+    assert torch.equal(made(1), made(1))
+    assert not torch.equal(made(1), made(2))
+    torch.random.set_rng_state(before)
+    initialise(nn.PReLU(), torch.Generator())
+    assert torch.equal(torch.random.get_rng_state(), before)
 
 
 def test_a_net_without_parameters_leaves_the_heads_to_learn() -> None:

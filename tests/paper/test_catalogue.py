@@ -63,6 +63,19 @@ def test_full_is_the_papers_protocol() -> None:
     assert EXPERIMENTS["main"].seeds_at(FULL) == 10
 
 
+def test_methods_published_on_shuffled_streams_run_on_them() -> None:
+    streams = {
+        cell.row: cell.config.stream
+        for name in ("main", "baselines", "larger-memory")
+        for cell in EXPERIMENTS[name].cells(FULL)
+        if isinstance(cell.config, RunConfig)
+    }
+    shuffled = {row for row, stream in streams.items() if stream == "paper-shuffled"}
+    assert shuffled == {"fine-tune", "ewc++", "lwf", "a-gem", "er", "mir", "gss", "aser", "dvc", "rar"}
+    assert {streams[row] for row in ("scr", "scr+ssd", "er+ssd", "dvc+ssd", "rar-s", "ocm")} == {"paper"}
+    assert streams["iid-offline"] == "iid"
+
+
 def test_settings_of_rows_and_columns_arrive() -> None:
     only = cell_of("components", "scr+dynamic+summarizing", "cifar100 K=100").config
     assert isinstance(only, RunConfig)

@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from engram.streams import DataError, Dataset, class_incremental, from_arrays
+from engram.streams.order import Scenario
 
 
 def dataset(per_class: list[int]) -> Dataset:
@@ -68,6 +69,25 @@ def test_strict_batches_are_a_plain_shuffle() -> None:
     (task,) = class_incremental(data, seed=0, order="strict", batch=10, classes_per_task=10).tasks
     balanced = [len(set(data.train_y[indices].tolist())) == 10 for indices in task.batches]
     assert not any(balanced)
+
+
+def test_paper_shuffled_is_a_plain_shuffle_in_full_batches_that_announces_itself() -> None:
+    data = dataset([21] * 20)
+    stream = class_incremental(data, seed=0, order="paper-shuffled", batch=10, classes_per_task=10)
+    balanced = class_incremental(data, seed=0, order="paper", batch=10, classes_per_task=10)
+    for task, other in zip(stream.tasks, balanced.tasks, strict=True):
+        assert task.classes == other.classes
+        assert [len(indices) for indices in task.batches] == [10] * 21
+        assert not any(len(set(data.train_y[indices].tolist())) == 10 for indices in task.batches)
+    kinds = {name: Scenario.parse(name) for name in ("paper", "paper-shuffled", "iid", "strict", "blurry")}
+    assert [name for name, kind in kinds.items() if kind.published] == ["paper", "paper-shuffled", "iid"]
+    assert [name for name, kind in kinds.items() if kind.bounded] == ["paper", "paper-shuffled"]
+
+
+@pytest.mark.parametrize(("name", "value"), [("class_order", "seeded"), ("instance_order", "keep")])
+def test_an_order_that_is_none_is_refused(name: str, value: str) -> None:
+    with pytest.raises(DataError, match=f"{name} is '{value}': choose"):
+        class_incremental(dataset([4] * 4), seed=0, **{name: value})
 
 
 def test_limits() -> None:
