@@ -1,48 +1,54 @@
 """How much of a run's end accuracy is luck: its last stretch again, under other replay and augmentation draws.
 
-A finished run keeps the checkpoint before the last one. This loads it, reseeds the learner's `replay` and `augment`
-generators, lets the stream run out and scores every task, once for each of `--draws`. Draw 0 reseeds nothing and must
-repeat the run's own result.
+A finished run keeps the checkpoint before the last one. This loads it, reseeds the learner's generators of replay and
+augmentation, lets the stream run out and scores every task, once for each of `--draws`. Draw 0 reseeds nothing and
+must repeat the run's own result.
 
-    python benchmarks/last_stretch.py runs/half-ssd --draws 8 --out results/half-last-stretch-ssd.json
+    python benchmarks/last_stretch.py runs/half-dynamic runs/half-ssd --out results/half-last-stretch.json
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-import yaml
 
-from engram.experiment.run import RunConfig, stream_of
+from engram.experiment.run import config_of, stream_of
 from engram.learner import Learner
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path)
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
     parser.add_argument("--draws", type=int, default=8)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    config = yaml.safe_load((options.run / "config.yaml").read_text())
-    chosen = {field.name: config[field.name] for field in dataclasses.fields(RunConfig) if field.name in config}
-    stream = stream_of(RunConfig(**chosen))
-    generations = sorted((options.run / "checkpoint").glob("gen-*"), key=lambda path: int(path.name[4:]))
-    results = []
-    for draw in range(options.draws):
+    measured = []
+    for run in options.runs:
+        measured.append({"method": config_of(run).method, "draws": list(again(run, options.draws))})
+        options.out.write_text(json.dumps(measured, indent=1) + "\n")
+
+
+def again(run: Path, draws: int) -> Iterator[dict[str, Any]]:
+    """The last stretch of the run, once a draw."""
+    config = config_of(run)
+    stream = stream_of(config)
+    generations = sorted((run / "checkpoint").glob("gen-*"), key=lambda path: int(path.name[4:]))
+    for draw in range(draws):
         with tempfile.TemporaryDirectory() as folder:
             shutil.copytree(generations[0], Path(folder) / generations[0].name)
             (Path(folder) / "CURRENT").write_text(generations[0].name)
             learner, at = Learner.load_with_extra(folder)
         if draw:
-            for name in ("replay", "augment"):
+            for name in ("replay", "augment", "augmentation"):
                 learner.rng[name].manual_seed(draw)
         for x, y in stream.batches(stream.tasks[at["task"]], at["batch"]):
             learner.observe(x, y)
@@ -51,9 +57,8 @@ def main() -> None:
             x, y = stream.test(task)
             accuracies.append(100 * float(np.mean(np.array(learner.predict(x)) == y)))
         average = sum(accuracies) / len(accuracies)
-        results.append({"draw": draw, "from_batch": at["batch"], "accuracies": accuracies, "average": average})
-        print(f"{config['method']} draw {draw}: {average:.2f}", flush=True)
-        options.out.write_text(json.dumps({"method": config["method"], "draws": results}, indent=1) + "\n")
+        print(f"{config.method} draw {draw}: {average:.2f}", flush=True)
+        yield {"draw": draw, "from_batch": at["batch"], "accuracies": accuracies, "average": average}
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ beside it as many random real images of the same classes, class by class. Accura
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 from collections import Counter
 from pathlib import Path
@@ -18,11 +17,10 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from torch import nn
 
 from engram import ExportedMemory, Learner
-from engram.experiment.run import RunConfig, stream_of
+from engram.experiment.run import config_of, stream_of
 from engram.streams import TaskStream
 
 
@@ -37,8 +35,8 @@ def main() -> None:
     torch.set_num_threads(1)
     rows = []
     for run in options.runs:
-        stream = stream_of(run_config(run))
-        exported = Learner.load(run / "checkpoint").export_memory()
+        stream = stream_of(config_of(run))
+        exported = Learner.load(run).export_memory()
         for name, build in NETS.items():
             row: dict[str, Any] = {"run": run.name, "net": name, "images": len(exported)}
             row |= {"method": options.method, "steps": options.steps, "memory": [], "random": []}
@@ -54,12 +52,6 @@ def main() -> None:
     differences = [mean(row["memory"]) - mean(row["random"]) for row in rows]
     print(f"mean difference {mean(differences):+.2f} points over {len(rows)} pairs")
     options.out.write_text(json.dumps(rows, indent=1) + "\n")
-
-
-def run_config(run: Path) -> RunConfig:
-    content = yaml.safe_load((run / "config.yaml").read_text())
-    names = {field.name for field in dataclasses.fields(RunConfig)} - {"settings"}
-    return RunConfig(**{name: value for name, value in content.items() if name in names})
 
 
 def random_images(like: ExportedMemory, stream: TaskStream, seed: int) -> ExportedMemory:

@@ -5,18 +5,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from engram.core import InputError
+    from engram.checkpoint import CheckpointError
+    from engram.core import InputError, NonFiniteLossError
     from engram.learner import Learner
     from engram.memory import ExportedMemory
+    from engram.streams import DataError
     from engram.summary_memory import SummaryMemory
 
 __version__ = "0.1.0"
-__all__ = ["ExportedMemory", "InputError", "Learner", "SummaryMemory", "__version__"]
+__all__ = [
+    "CheckpointError",
+    "DataError",
+    "ExportedMemory",
+    "InputError",
+    "Learner",
+    "NonFiniteLossError",
+    "SummaryMemory",
+    "__version__",
+]
 
 _HOMES = {
+    "CheckpointError": "engram.checkpoint",
+    "DataError": "engram.streams",
     "ExportedMemory": "engram.memory",
     "InputError": "engram.core",
     "Learner": "engram.learner",
+    "NonFiniteLossError": "engram.core",
     "SummaryMemory": "engram.summary_memory",
 }
 

@@ -192,7 +192,7 @@ class Learner(Keeper):
         net: nn.Module | None = None,
         theta: nn.Module | None = None,
     ) -> Learner:
-        """The learner saved at `path`, on the device it was on or the one given.
+        """The learner saved at `path`, or by the run in that folder, on the device it was on or the one given.
 
         A net of your own is saved by its weights alone, so give one of the same shape to take them.
         """

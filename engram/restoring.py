@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import nn
 
-from engram.checkpoint import CheckpointError, read_checkpoint
+from engram.checkpoint import CheckpointError, holds_checkpoint, read_checkpoint
 from engram.core import TIMED, InputError, Part
 from engram.initialise import at_most
 from engram.state import Tree, unique_bytes
@@ -42,6 +42,8 @@ def environment() -> dict[str, Any]:
 
 def restored(kind: type[K], path: Path, device: str | None, nets: dict[str, nn.Module | None]) -> tuple[K, Tree]:
     """The `kind` saved at `path` and what was saved along; `nets` are the caller's own in place of ours."""
+    inside = path / "checkpoint"
+    path = inside if holds_checkpoint(inside) and not holds_checkpoint(path) else path
     tree = read_checkpoint(path)
     given = {name: net for name, net in nets.items() if net is not None}
     try:
@@ -50,7 +52,7 @@ def restored(kind: type[K], path: Path, device: str | None, nets: dict[str, nn.M
         _check_own_nets(path, config, given)
         keeper = _rebuilt(kind, config | given, saved)
         was, extra = dict(tree["environment"]), tree["extra"]
-    except MissingNetError:
+    except UnfitNetError:
         raise
     except Exception as error:  # a saved state may be wrong in any way, and none of them is the caller's fault
         hint = "; it was saved on another device: give device='cpu'" if "device" in str(error).lower() else ""
@@ -64,20 +66,21 @@ def restored(kind: type[K], path: Path, device: str | None, nets: dict[str, nn.M
     return keeper, extra
 
 
-class MissingNetError(InputError):
-    """A checkpoint made with a net of the caller's own, whose code it cannot hold, was loaded without that net."""
+class UnfitNetError(InputError):
+    """A checkpoint made with a net of the caller's own, whose code it cannot hold, was loaded without that net; or one
+    made with a net of ours was loaded with one."""
 
 
 def _check_own_nets(path: Path, config: dict[str, Any], given: dict[str, nn.Module]) -> None:
     for name in ("net", "theta"):
         own = isinstance(config.get(name), dict) and "own" in config[name]
         if own and name not in given:
-            raise MissingNetError(
+            raise UnfitNetError(
                 f"{path} was saved with a {name} of your own, a {config[name]['own']}: give one of the same shape, "
                 f"load(path, {name}=...)"
             )
         if name in given and not own:
-            raise MissingNetError(f"{path} was saved with a built-in {name}: load it without giving one")
+            raise UnfitNetError(f"{path} was saved with a built-in {name}: load it without giving one")
 
 
 def _rebuilt(kind: type[K], config: dict[str, Any], saved: Tree) -> K:

@@ -47,7 +47,8 @@ def check_images(x: Any, expected: tuple[int, int, int] | None, *, allow_empty: 
         raise InputError("images contain NaN or infinite values")
     if len(images) and (images.min() < 0 or images.max() > 1):
         low, high = float(images.min()), float(images.max())
-        raise InputError(f"float images must lie in [0,1]; got [{low:.4g}, {high:.4g}]: divide by 255, or give uint8")
+        remedy = "undo their normalisation" if low < 0 else "divide by 255, or give uint8"
+        raise InputError(f"float images must lie in [0,1]; got [{low:.4g}, {high:.4g}]: {remedy}")
     return images
 
 

@@ -7,7 +7,7 @@ from importlib import import_module
 
 COMMANDS = {
     "run": "one learner over one stream (default: scr+ssd on the embedded stream)",
-    "demo": "scr and scr+ssd on the embedded stream: a table and a picture, in about two minutes",
+    "demo": "scr, scr+dynamic and scr+ssd on the embedded stream: a table and a picture, in minutes",
     "compare": "a table of finished runs: mean ± 95 % interval, paired differences",
     "paper": "a table or figure of the paper: smoke, small or full; on this machine or a Ray cluster",
     "report": "one self-contained HTML page about finished runs",

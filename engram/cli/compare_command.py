@@ -10,7 +10,7 @@ from rich.console import Console
 
 from engram.cli.parser import Parser
 from engram.cli.tables import print_comparison
-from engram.report.tables import PROTOCOL, Row, compare, read_results
+from engram.report.tables import PROTOCOL, Row, compare, read_runs
 
 
 def main(argv: list[str]) -> int:
@@ -23,9 +23,10 @@ def main(argv: list[str]) -> int:
     parser.add_argument("runs", nargs="+", type=Path, help="run folders, folders of runs, or JSON files")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(argv)
-    rows = compare(read_results(options.runs))
+    rows = compare([run.result for run in read_runs(options.runs)])
     if options.json:
-        print(json.dumps([dataclasses.asdict(row) for row in rows], indent=1))
+        named = [dataclasses.asdict(row) | {"protocol": dict(zip(PROTOCOL, row.protocol, strict=True))} for row in rows]
+        print(json.dumps(named, indent=1))
         return 0
     console = Console()
     by_protocol: dict[tuple[object, ...], list[Row]] = {}

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from engram.cli.parser import Parser
 from engram.cli.run_command import execute
+from engram.core import InputError
 from engram.experiment.demo import METHODS, demo_config
 from engram.experiment.every import Every
 from engram.experiment.pool import Job
@@ -25,6 +26,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--out", type=Path | None, default=None, help="folder of the runs (default: under runs/)")
     parser.add_argument("--resume", action="store_true", help="go on with an interrupted demonstration in that folder")
     options = parser.parse_args(argv)
+    if options.resume and options.out is None:
+        raise InputError("--resume needs --out: the folder of the demonstration to go on with")
     out = options.out or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
     jobs = [
         Job(demo_config(method, seed), out / method / f"seed-{seed}")
@@ -37,7 +40,8 @@ def main(argv: list[str]) -> int:
         "scr replays original images, scr+dynamic keeps one of each class, scr+ssd turns that one into a summary.\n",
         highlight=False,
     )
-    code = execute(jobs, out, resume=options.resume, threads=None, checkpoint_every=Every(seconds=60.0))
+    again = f"engram demo --seeds {options.seeds} --out {out} --resume"
+    code = execute(jobs, out, resume=options.resume, threads=None, checkpoint_every=Every(seconds=60.0), again=again)
     if code == 0:
         sheet = out / "scr+ssd" / "seed-0" / "memory" / "contact-sheet.png"
         console.print(f"First images above their summaries: {sheet}", highlight=False, soft_wrap=True)

@@ -8,7 +8,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from engram.checkpoint import holds_checkpoint
 from engram.cli.parser import Parser
+from engram.core import InputError
 from engram.learner import Learner
 from engram.memory import ExportedMemory
 
@@ -36,7 +38,7 @@ def show(argv: list[str]) -> int:
     )
     parser.add_argument("run", type=Path, help="a run folder, or a folder written by Learner.save")
     options = parser.parse_args(argv)
-    learner = _saved_learner(options.run)
+    learner = Learner.load(options.run)
     console = Console()
     console.print(memory_table(learner))
     footprint = ", ".join(f"{name} {size:,}" for name, size in learner.footprint().items() if size)
@@ -57,7 +59,7 @@ def export(argv: list[str]) -> int:
     parser.add_argument("run", type=Path, help="a run folder, or a folder written by Learner.save")
     parser.add_argument("folder", type=Path, help="the folder to write, which may not exist yet")
     options = parser.parse_args(argv)
-    exported = _saved_learner(options.run).export_memory()
+    exported = Learner.load(options.run).export_memory()
     exported.write(options.folder)
     Console().print(
         f"{len(exported)} images of {len(set(exported.labels))} classes, {int(exported.summary.sum())} of them "
@@ -84,6 +86,8 @@ def import_(argv: list[str]) -> int:
     parser.add_argument("--codec", type=str, default="float32", help="how the learner stores images")
     parser.add_argument("--width", type=int, default=20, help="channels of the net's first layer")
     options = parser.parse_args(argv)
+    if holds_checkpoint(options.out):
+        raise InputError(f"{options.out} holds a saved learner: choose another folder")
     exported = ExportedMemory.read(options.folder)
     learner = Learner(
         options.method,
@@ -124,8 +128,3 @@ def memory_table(learner: Learner) -> Table:
         filled = f"{memory.size} images in {memory.used:,} of {memory.budget:,} bytes"
     table.caption = f"{filled}, {memory.seen} images seen, codec {memory.codec.name}"
     return table
-
-
-def _saved_learner(run: Path) -> Learner:
-    inside = run / "checkpoint"
-    return Learner.load(inside if inside.is_dir() else run)

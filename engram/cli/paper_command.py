@@ -17,6 +17,8 @@ from engram.cli.parser import Parser
 from engram.cli.stopping import stop_on_signal
 from engram.core import InputError
 from engram.experiment.engines import LocalEngine, RayEngine
+from engram.experiment.lock import in_turn
+from engram.experiment.pool import cores
 from engram.experiment.run import Interrupted
 from engram.experiment.sweep import Engine, SweepJob, Swept, sweep
 from engram.paper.catalogue import EXPERIMENTS, Experiment, find_experiment
@@ -42,7 +44,7 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--out", type=Path, default=Path("runs/paper"), help="folder of the runs and tables")
     parser.add_argument("--workers", type=int | None, default=None, help="processes (default: one a core)")
-    parser.add_argument("--ray", type=str | None, default=None, help="address of a Ray cluster, or local")
+    parser.add_argument("--ray", type=str | None, default=None, help="address of a Ray cluster, auto, or local")
     parser.add_argument("--dry_run", action="store_true", help="print the plan and how long it will take")
     parser.add_argument("--show", action="store_true", help="run nothing, show what is there")
     options = parser.parse_args(argv)
@@ -57,9 +59,10 @@ def main(argv: list[str]) -> int:
     root: Path = options.out.absolute() / scale.name
     cells = _chosen(experiment.cells(scale), options.only)
     if not cells:
-        raise InputError(f"no row or column of {options.name} contains {options.only!r}")
+        rows = ", ".join(dict.fromkeys(cell.row for cell in experiment.cells(scale)))
+        raise InputError(f"no row or column of {options.name} contains {options.only!r}; its rows are {rows}")
     if options.dry_run:
-        _print_plan(cells, seeds, root, options.workers or LocalEngine.cores(), console)
+        _print_plan(cells, seeds, root, options.workers or cores(), console)
         return 0
     swept, code = Swept(), 0
     if not options.show:
@@ -114,9 +117,10 @@ def _jobs(cells: list[Cell], seeds: int, root: Path) -> dict[str, SweepJob]:
 def _write(table: PaperTable, experiment: Experiment, scale: Scale, root: Path) -> bool:
     """Returns whether there was something to draw."""
     root.mkdir(parents=True, exist_ok=True)
-    replace_file(root / f"{table.name}.md", table.to_markdown().encode())
-    write_json(root / f"{table.name}.json", table.to_json())
-    return draw(table, experiment, scale, root, root / f"{table.name}.png")
+    with in_turn(root):
+        replace_file(root / f"{table.name}.md", table.to_markdown().encode())
+        write_json(root / f"{table.name}.json", table.to_json())
+        return draw(table, experiment, scale, root, root / f"{table.name}.png")
 
 
 def _print_plan(cells: list[Cell], seeds: int, root: Path, workers: int, console: Console) -> None:

@@ -15,11 +15,11 @@ from engram.cli.parser import Parser
 from engram.cli.progress import RunProgress
 from engram.cli.stopping import stop_on_signal
 from engram.cli.tables import print_comparison, time_by_part
-from engram.core import InputError
+from engram.core import InputError, require_at_least
 from engram.experiment.events import Event
 from engram.experiment.every import Every
 from engram.experiment.pool import Job, run_all
-from engram.experiment.run import Interrupted, RunConfig, run
+from engram.experiment.run import Interrupted, RunConfig, read_yaml, run
 from engram.experiment.tensorboard import TensorBoardLog
 from engram.keeper import DEFAULT_MEMORY_SIZE
 from engram.methods import configurable, find, method_settings, plain, settings_of
@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
     named = [f"--{name}={value}" for name, value in zip(("method", "dataset"), argv[:given], strict=False)]
     rest = argv[given:]
     parser = build_parser(_method_name(named + rest))
-    options = parser.parse_args(named + rest)
+    options = parser.parse_args(rest + named)
     config = to_config(options)
     seeds = range(config.seed, config.seed + options.seeds)
     stream = config.stream or find(config.method).stream
@@ -55,10 +55,16 @@ def execute(
     threads: int | None,
     checkpoint_every: Every,
     logs: Sequence[TensorBoardLog] = (),
+    again: str = "the same command with --resume",
 ) -> int:
-    """Run the jobs with progress, print their table, return the exit code; each of `logs` hears its job's events."""
+    """Run the jobs with progress, print their table, return the exit code; each of `logs` hears its job's events.
+
+    `again` says what goes on with them after an interruption.
+    """
     if not jobs:
         raise InputError("no seed to run: --seeds must be at least 1")
+    if threads is not None:
+        require_at_least(1, threads=threads)
     console = Console()
     names = [f"{job.config.method} seed {job.config.seed}" for job in jobs]
     with stop_on_signal() as should_stop, RunProgress(names, console) as progress:
@@ -80,9 +86,7 @@ def execute(
             else:
                 results = [_run_here(jobs[0], hear, should_stop, resume, threads, checkpoint_every)]
         except Interrupted as stopped:
-            console.print(
-                f"{stopped}. Everything is saved in {out}: the same command with --resume goes on from there."
-            )
+            console.print(f"{stopped}. Everything is saved in {out}: {again} goes on from there.")
             return should_stop.exit_code
         finally:
             for log in logs:
@@ -102,7 +106,11 @@ def build_parser(method: str) -> Parser:
         usage="engram run [METHOD] [DATASET] [options]",
         description=f"One learner over one stream. METHOD and DATASET come first; the settings below are of {method}.",
     )
-    parser.add_argument("--config", action=ActionConfigFile, help="a YAML file of options, such as a run's config.yaml")
+    parser.add_argument(
+        "--config",
+        action=ActionConfigFile,
+        help="a YAML file of options, such as a run's config.yaml; METHOD, DATASET and options after it win",
+    )
     parser.add_argument("--out", type=Path | None, default=None, help="folder of the run (default: under runs/)")
     parser.add_argument("--resume", action="store_true", help="go on with an interrupted run in that folder")
     parser.add_argument("--seeds", type=int, default=1, help="run so many seeds, counting from --seed, over the cores")
@@ -113,7 +121,9 @@ def build_parser(method: str) -> Parser:
         default="60s",
         help="between checkpoints: seconds (60, 0.5s) or batches (500b)",
     )
-    parser.add_argument("--log", type=Literal["tensorboard"] | None, default=None, help="also log to DIR/tensorboard")
+    parser.add_argument(
+        "--log", type=Literal["tensorboard"] | None, default=None, help="also log to tensorboard/ in its folder"
+    )
     parser.add_class_arguments(RunConfig, None, skip={"settings"})
     for room, part in configurable(find(method)).items():
         if settings_of(part):
@@ -148,14 +158,14 @@ def _flat(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 def _method_name(arguments: list[str]) -> str:
     """The method must be known before its options can be."""
-    for index, token in enumerate(arguments):
+    for token, following in zip(arguments, [*arguments[1:], ""], strict=True):
         name, _, value = token.partition("=")
+        if name in ("--method", "--config") and not (value or following):
+            raise InputError(f"{name} needs a value behind it")
         if name == "--method":
-            return value or arguments[index + 1]
+            return value or following
         if name == "--config":
-            import yaml
-
-            content = yaml.safe_load(Path(value or arguments[index + 1]).read_text())
+            content = read_yaml(Path(value or following))
             if isinstance(content, dict) and "method" in content:
                 return str(content["method"])
     return RunConfig.method
@@ -169,7 +179,7 @@ def _run_here(
     threads: int | None,
     checkpoint_every: Every,
 ) -> dict[str, Any]:
-    if threads:
+    if threads is not None:
         import torch
 
         torch.set_num_threads(threads)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-import os
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from engram.core import InputError
-from engram.experiment.pool import interrupts_held_back
+from engram.experiment.pool import cores, interrupts_held_back
 from engram.experiment.sweep import Result
 
 
@@ -21,14 +20,9 @@ class LocalEngine:
     def __init__(self, workers: int | None = None) -> None:
         if workers is not None and workers < 1:
             raise InputError(f"workers is {workers}: need at least 1")
-        self.workers = workers or self.cores()
+        self.workers = workers or cores()
         self._pools: list[ProcessPoolExecutor | None] = [None] * self.workers
         self._jobs: list[Future[Result] | None] = [None] * self.workers
-
-    @staticmethod
-    def cores() -> int:
-        """Those this process may use."""
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
     def submit(self, work: Callable[..., Result], *arguments: Any) -> Future[Result]:
         """To a worker that has nothing to do; there must be one."""
@@ -60,7 +54,7 @@ class RayEngine:
         try:
             import ray
         except ImportError as error:
-            raise InputError("Ray is not installed: pip install 'engram[ray]'") from error
+            raise InputError("Ray is not installed: pip install 'ray[default]'") from error
         self._ray = ray
         self._ours = not ray.is_initialized()
         if self._ours:

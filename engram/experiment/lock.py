@@ -24,10 +24,25 @@ class BusyError(InputError):
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
     """While inside, another process that wants the same folder is refused."""
+    with _locked(folder, wait=False):
+        yield
+
+
+@contextmanager
+def in_turn(folder: Path) -> Iterator[None]:
+    """While inside, another process that wants the same folder waits."""
+    with _locked(folder, wait=True):
+        yield
+
+
+@contextmanager
+def _locked(folder: Path, wait: bool) -> Iterator[None]:
     with (folder / LOCK).open("a") as file:
         if fcntl is not None:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError:
                 raise BusyError(f"another process runs in {folder}: wait for it, or use another folder") from None
+            except OSError as error:
+                raise InputError(f"{folder} cannot be locked ({error}): use a file system that knows flock") from error
         yield

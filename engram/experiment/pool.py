@@ -48,7 +48,7 @@ def run_all(
     its error is raised.
     """
     context = multiprocessing.get_context("spawn")
-    count = min(workers or os.cpu_count() or 1, len(jobs))
+    count = min(workers or cores(), len(jobs))
     with ExitStack() as stack:
         with interrupts_held_back():
             manager = stack.enter_context(context.Manager())
@@ -67,6 +67,11 @@ def run_all(
         for future in sorted(futures, key=lambda future: isinstance(future.exception(), Interrupted)):
             future.result()
         return [future.result() for future in futures]
+
+
+def cores() -> int:
+    """Those this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

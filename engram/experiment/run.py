@@ -29,7 +29,7 @@ from engram.experiment.lock import LOCK, only_one
 from engram.experiment.prequential import Prequential
 from engram.keeper import DEFAULT_MEMORY_SIZE
 from engram.learner import Learner
-from engram.methods import find, method_settings
+from engram.methods import configurable, find, method_settings
 from engram.report.pictures import save_memory, save_snapshot
 from engram.streams import Scenario, Task, TaskStream, class_incremental, load_dataset
 
@@ -111,7 +111,7 @@ def run(
     """
     config = _resolved(config)
     if out.exists() and any(path.name != LOCK for path in out.iterdir()) and not resume:
-        raise InputError(f"{out} is not empty: resume the run in it, or choose another folder")
+        raise InputError(f"{out} is not empty: go on with the run in it by --resume, or choose another folder by --out")
     stream = stream_of(config)
     job = _Run(config, stream, out, on_event)
     out.mkdir(parents=True, exist_ok=True)
@@ -123,6 +123,24 @@ def run(
         job.start()
         job.learn(checkpoint_every, should_stop)
         return job.finish()
+
+
+def read_yaml(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise InputError(f"{path} is no YAML: {error}") from error
+
+
+def config_of(folder: Path) -> RunConfig:
+    """What the run in this folder was asked for; settings in full."""
+    content = read_yaml(folder / "config.yaml")
+    names = {field.name for field in dataclasses.fields(RunConfig)} - {"settings"}
+    rooms = configurable(find(content["method"]))
+    return RunConfig(
+        **{name: value for name, value in content.items() if name in names},
+        settings={room: own for room, own in content.items() if room in rooms},
+    )
 
 
 def stream_of(config: RunConfig) -> TaskStream:
@@ -167,8 +185,11 @@ class _Run:
         resolved = json.loads(json.dumps(resolved))
         text = yaml.safe_dump(resolved, sort_keys=False)
         config_file = self.out / "config.yaml"
-        if config_file.is_file() and not _same_config(config_file.read_text(), resolved):
-            raise InputError(f"{self.out} holds a run of another configuration (see config.yaml): use another folder")
+        if config_file.is_file() and (other := _differing(config_file.read_text(), resolved)):
+            raise InputError(
+                f"{self.out} holds a run of another configuration (see config.yaml: {'; '.join(other[:5])}): use "
+                "another folder"
+            )
         replace_file(config_file, text.encode())
         _end_torn_line(self.out / "events.jsonl")
         if not (self.out / "env.json").exists():
@@ -271,9 +292,12 @@ class _Run:
         tested = {"prequential": self.prequential.summary()} if self.prequential else {}
         self._event("task", task=self.task, accuracies=row, average=metrics.average_accuracy(self.matrix), **tested)
 
-    def _checkpoint(self) -> None:
+    def _require_folder(self) -> None:
         if not (self.out / "config.yaml").is_file():
             raise FileNotFoundError(f"{self.out} was moved or removed while the run was in it")
+
+    def _checkpoint(self) -> None:
+        self._require_folder()
         at = {
             "stream": self.stream.digest(),
             "task": self.task,
@@ -291,6 +315,7 @@ class _Run:
 
     def _event(self, name: str, **facts: Any) -> None:
         event = {"event": name} | facts
+        self._require_folder()
         with (self.out / "events.jsonl").open("a") as file:
             file.write(json.dumps({"time": round(time.time(), 3)} | event) + "\n")
         self.on_event(event)
@@ -304,17 +329,25 @@ def _resolved(config: RunConfig) -> RunConfig:
     return dataclasses.replace(config, stream=stream, batch=batch, memory_size=size)
 
 
-def _same_config(text: str, resolved: dict[str, Any]) -> bool:
-    """Whether a config.yaml is that of this run. What an earlier version did not know yet it ran by its default."""
+def _differing(text: str, resolved: dict[str, Any]) -> list[str]:
+    """What this run sets otherwise than a config.yaml.
+
+    What an earlier version did not know yet it ran by its default.
+    """
     try:
         before = yaml.safe_load(text)
     except yaml.YAMLError:
-        return False
+        before = None
     if not isinstance(before, dict):
-        return False
+        return ["it cannot be read"]
     defaults = {field.name: field.default for field in dataclasses.fields(RunConfig)}
     defaults |= json.loads(json.dumps(method_settings(find(resolved["method"]), {}), default=dataclasses.asdict))
-    return bool(_completed(before, defaults, resolved) == resolved)
+    complete = _completed(before, defaults, resolved)
+    return [
+        f"{name} is {complete.get(name)}, not {resolved.get(name)}"
+        for name in sorted(complete.keys() | resolved.keys())
+        if complete.get(name) != resolved.get(name)
+    ]
 
 
 def _completed(before: dict[str, Any], defaults: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:

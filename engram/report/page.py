@@ -5,39 +5,18 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from engram.core import InputError
 from engram.experiment.events import losses
-from engram.report.pictures import snapshots
+from engram.report.pictures import LARGEST_SHEET, snapshots
 from engram.report.svg import Series, heat_map, line_chart, scatter_chart, scrolling, stacked_bars
-from engram.report.tables import PROTOCOL, Interval, Result, Row, compare, group_of, group_runs
+from engram.report.tables import PROTOCOL, Interval, Row, Run, compare, group_of, group_runs, protocol_of, read_runs
 
 MOST_SHEETS = 60
-"""Pictures of memories on one page."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished run and where it is, if it is a folder."""
-
-    result: Result
-    folder: Path | None
-
-
-def read_runs(path: Path) -> list[Run]:
-    """Every finished run under a folder, or in a JSON file of results."""
-    if path.is_file():
-        content = json.loads(path.read_text())
-        return [Run(result, None) for result in (content if isinstance(content, list) else [content])]
-    found = [Run(json.loads(file.read_text()), file.parent) for file in sorted(path.rglob("result.json"))]
-    if not found:
-        raise InputError(f"no finished run under {path}: a result.json is expected there")
-    return found
+"""Pictures of one memory on a page; of more tasks, some are left out, never the last."""
 
 
 def read_paper_tables(path: Path) -> list[dict[str, Any]]:
@@ -51,7 +30,7 @@ def read_paper_tables(path: Path) -> list[dict[str, Any]]:
 
 def page(path: Path) -> str:
     """The whole page about everything under `path`."""
-    found = [run for run in read_runs(path) if "accuracy_matrix" in run.result]
+    found = read_runs([path])
     runs = _distinct(found)
     sections = [("Tables of the paper", [_paper_table(table) for table in read_paper_tables(path)])]
     for number, (protocol, own) in enumerate(_by_protocol(runs).items(), 1):
@@ -66,7 +45,9 @@ def page(path: Path) -> str:
         if blocks
     )
     left_out = len(found) - len(runs)
-    count = f"{len(runs)} finished runs" + (f"; {left_out} that repeat another are left out" if left_out else "")
+    count = f"{len(runs)} finished runs" + (
+        f"; {left_out} more of the same configuration and seed are left out" if left_out else ""
+    )
     return _PAGE.format(
         title=escape(path.resolve().name), count=count, body=body, css=_asset("page.css"), js=_asset("page.js")
     )
@@ -83,7 +64,7 @@ def _distinct(runs: Sequence[Run]) -> list[Run]:
 def _by_protocol(runs: Sequence[Run]) -> dict[tuple[Any, ...], list[Run]]:
     found: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
-        found.setdefault(tuple(run.result.get(name) for name in PROTOCOL), []).append(run)
+        found.setdefault(protocol_of(run.result), []).append(run)
     return found
 
 
@@ -185,6 +166,10 @@ def _paper_cell(cell: dict[str, Any] | None) -> str:
     if cell is None:
         return ""
     text = "missing" if cell["mean"] is None else str(Interval(cell["mean"], cell["half_width"], cell["seeds"]))
+    if cell["seeds"] and cell["missing"]:
+        text += f" ({cell['seeds']} of {cell['seeds'] + cell['missing']} seeds)"
+    if cell["difference"] is not None:
+        text += f" [{Interval(cell['difference'], cell['difference_half_width'], cell['seeds']).signed()}]"
     if cell["paper"]:
         mean, spread = cell["paper"]
         text += f"<br><span class='soft'>paper {mean}{'' if spread is None else f' ± {spread}'}</span>"
@@ -204,15 +189,16 @@ def _memory(name: str, run: Run, identity: str) -> str:
     sheets = snapshots(run.folder) if run.folder else []
     if not sheets:
         return ""
+    sheets = sheets[:: -max(1, -(-len(sheets) // MOST_SHEETS))][::-1]
     seed = run.result["seed"]
     frames = "".join(
         f"<div class='frame' data-when='after task {task}'>"
-        f"<img alt='The memory of {escape(name)}, seed {seed}, after task {task}: one image a slot, by class"
-        f"{', originals above what they became' if run.result.get('keep_originals') else ''}' "
+        f"<img alt='The memory of {escape(name)}, seed {seed}, after task {task}: its images by class, "
+        f"{LARGEST_SHEET} at most{', originals above what they became' if run.result.get('keep_originals') else ''}' "
         f"src='data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}'></div>"
-        for task, path in sheets[:MOST_SHEETS]
+        for task, path in sheets
     )
-    last = len(sheets[:MOST_SHEETS]) - 1
+    last = len(sheets) - 1
     return (
         f"<figure class='memory'><figcaption>The memory of {escape(name)}, seed {seed}: "
         f"<output for='m{identity}'></output></figcaption><label for='m{identity}'>through time</label>"

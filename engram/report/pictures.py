@@ -16,6 +16,8 @@ from engram.memory import Store
 
 GAP, CAPTION = 4, 12
 COLUMNS = 10
+LARGEST_SHEET = 100
+"""Images on one sheet."""
 
 
 def save_memory(learner: Learner, class_names: Sequence[str], folder: Path) -> None:
@@ -59,9 +61,12 @@ def _shown_names(learner: Learner, class_names: Sequence[str]) -> list[str]:
     return [class_names[label] if isinstance(label, int) else str(label) for label in learner.labels]
 
 
-def contact_sheet(memory: Store, names: Sequence[str], limit: int = 100, zoom: int | None = None) -> Image.Image:
-    """The first `limit` slots by class; a slot whose original is kept shows it above what it holds now."""
-    slots = memory.labels[: memory.size].argsort(stable=True)[:limit]
+def contact_sheet(
+    memory: Store, names: Sequence[str], limit: int = LARGEST_SHEET, zoom: int | None = None
+) -> Image.Image:
+    """Slots by class, at most `limit` of them, and then as many of each class as there is room for; a slot whose
+    original is kept shows it above what it holds now."""
+    slots = _shown_slots(memory.labels[: memory.size], limit)
     size = memory.shape[-1]
     zoom = zoom or max(1, round(48 / size))
     side = size * zoom
@@ -79,6 +84,15 @@ def contact_sheet(memory: Store, names: Sequence[str], limit: int = 100, zoom: i
         for row, pixels in enumerate(shown):
             sheet.paste(to_image(pixels, zoom), (left, top + CAPTION + row * (side + GAP)))
     return sheet
+
+
+def _shown_slots(labels: Tensor, limit: int) -> Tensor:
+    """All slots, or the first of every class, then the second of every class and so on up to `limit`; by class."""
+    by_class = labels.argsort(stable=True)
+    counts = labels.bincount()
+    rank = torch.arange(len(labels)) - (counts.cumsum(0) - counts)[labels[by_class]]
+    chosen = rank.argsort(stable=True)[:limit].sort().values
+    return by_class[chosen]
 
 
 def to_image(pixels: Tensor, zoom: int = 1) -> Image.Image:

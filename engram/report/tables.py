@@ -26,6 +26,9 @@ PROTOCOL = (
     "image_size",
     "memory_size",
     "memory_budget",
+    "classes_per_task",
+    "skip_damaged",
+    "epochs",
 )
 """What two runs must share to be compared."""
 VARIANT = ("repeats", "slots_per_class", "classes_total", "boundary_gap", "codec")
@@ -74,17 +77,42 @@ class Row:
     total_bytes: int
 
 
-def read_results(paths: Sequence[Path]) -> list[Result]:
-    """The results under these run folders, files or folders of runs."""
-    results = []
+@dataclass(frozen=True)
+class Run:
+    """A finished run and where it is, if it is a folder."""
+
+    result: Result
+    folder: Path | None
+
+
+def read_runs(paths: Sequence[Path]) -> list[Run]:
+    """The runs in these run folders, folders of runs, or JSON files of results; in folders what is no run over tasks is
+    passed over, as a file it is refused."""
+    runs = []
     for path in paths:
-        files = [path] if path.is_file() else sorted(path.rglob("result.json"))
+        if path.is_file():
+            runs += [Run(result, None) for result in _read_file(path)]
+            continue
+        files = sorted(path.rglob("result.json"))
         if not files:
             raise InputError(f"no finished run under {path}: a result.json is expected there")
-        for file in files:
-            found = json.loads(file.read_text())
-            results.extend(found if isinstance(found, list) else [found])
-    return [result for result in results if "accuracy_matrix" in result]
+        runs += [Run(result, file.parent) for file in files if _is_run(result := json.loads(file.read_text()))]
+    return runs
+
+
+def _read_file(path: Path) -> list[Result]:
+    try:
+        content = json.loads(path.read_text())
+    except ValueError as error:
+        raise InputError(f"{path} is no JSON: {error}") from error
+    results: list[Result] = content if isinstance(content, list) else [content]
+    if not all(_is_run(result) for result in results):
+        raise InputError(f"{path} holds no results of runs: give a result.json, a list of such, or a folder of runs")
+    return results
+
+
+def _is_run(result: Any) -> bool:
+    return isinstance(result, dict) and "accuracy_matrix" in result
 
 
 Group = tuple[tuple[Any, ...], str, str]
@@ -93,7 +121,19 @@ Group = tuple[tuple[Any, ...], str, str]
 
 def group_of(result: Result) -> Group:
     variant = json.dumps([result["settings"], *(result[name] for name in VARIANT)], sort_keys=True)
-    return tuple(result.get(name) for name in PROTOCOL), result["method"], variant
+    return protocol_of(result), result["method"], variant
+
+
+def protocol_of(result: Result) -> tuple[Any, ...]:
+    """The values of `PROTOCOL`: those that say nothing, being the default or without effect, are None."""
+    known = {name: result.get(name) for name in PROTOCOL}
+    if known["classes_per_task"] == -(-result["classes"] // result["tasks"]):
+        known["classes_per_task"] = None
+    if not known["skip_damaged"]:
+        known["skip_damaged"] = None
+    if result["stream"] != "iid":
+        known["epochs"] = None
+    return tuple(known.values())
 
 
 def group_runs(results: Sequence[Result]) -> dict[Group, dict[int, Result]]:

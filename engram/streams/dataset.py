@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 from platformdirs import user_cache_path
 
+from engram.core import InputError
+
 Array = np.ndarray[Any, Any]
 
 
-class DataError(ValueError):
+class DataError(InputError):
     """A data set is missing, damaged or not what it should be."""
 
 

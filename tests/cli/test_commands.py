@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from engram import Learner
 from engram.cli import COMMANDS, main
 from engram.experiment.demo import METHODS as DEMO_METHODS
 from engram.experiment.demo import demo_config
@@ -95,6 +96,56 @@ def test_config_file_of_a_run_reproduces_it(tmp_path: Path) -> None:
         del result["seconds"]
     assert results[0] == results[1]
     assert (first / "config.yaml").read_text() == (again / "config.yaml").read_text()
+
+
+def test_method_and_data_set_named_first_win_over_a_config_file(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("method: scr\ndataset: nowhere\nmemory_size: 3\ntasks: 2\nimages_per_class: 12\n")
+    out = tmp_path / "run"
+    assert main(["run", "er", "digits", "--config", str(file), "--net.width", "8", "--out", str(out)]) == 0
+    result = json.loads((out / "result.json").read_text())
+    assert (result["method"], result["dataset"], result["memory_size"]) == ("er", "digits", 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--config"], "--config needs a value"),
+        (["--method"], "--method needs a value"),
+        (["--threads", "0"], "threads is 0: need at least 1"),
+    ],
+)
+def test_options_without_their_value_are_named(
+    arguments: list[str],
+    reason: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", *arguments]) == 1
+    assert reason in capsys.readouterr().err
+
+
+def test_a_config_file_that_is_no_yaml_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "broken.yaml").write_text("[unclosed")
+    assert main(["run", "--config", str(tmp_path / "broken.yaml")]) == 1
+    assert "broken.yaml is no YAML" in capsys.readouterr().err
+
+
+def test_a_demonstration_goes_on_only_in_a_folder_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--resume"]) == 1
+    assert "--resume needs --out" in capsys.readouterr().err
+
+
+def test_a_run_folder_is_as_good_as_the_learner_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    assert main(["run", "er", *TINY, "--out", str(out)]) == 0
+    assert Learner.load(out).labels == Learner.load(out / "checkpoint").labels
+    assert main(["memory", "export", str(out), str(tmp_path / "m")]) == 0
+    capsys.readouterr()
+    assert main(["memory", "import", str(tmp_path / "m"), str(out / "checkpoint")]) == 1
+    assert "holds a saved learner: choose another folder" in capsys.readouterr().err
 
 
 def test_seeds_run_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

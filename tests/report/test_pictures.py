@@ -2,7 +2,7 @@
 
 import torch
 
-from engram.report.pictures import CAPTION, GAP, contact_sheet, to_image
+from engram.report.pictures import CAPTION, GAP, _shown_slots, contact_sheet, to_image
 from tests.helpers import feed, small_learner, toy_stream
 
 
@@ -12,6 +12,13 @@ def test_values_are_clamped_and_grey_becomes_colour() -> None:
     assert picture.getpixel((0, 0)) == (0, 0, 0)
     assert picture.getpixel((0, 5)) == (255, 255, 255)
     assert picture.getpixel((5, 0)) == (128, 128, 128)
+
+
+def test_a_sheet_too_small_for_the_memory_shows_of_every_class() -> None:
+    labels = torch.tensor([2, 0, 0, 1, 0, 2, 0, 1])
+    assert labels[_shown_slots(labels, 8)].tolist() == [0, 0, 0, 0, 1, 1, 2, 2]
+    assert _shown_slots(labels, 3).tolist() == [1, 3, 0]
+    assert _shown_slots(labels, 4).tolist() == [1, 2, 3, 0]
 
 
 def test_originals_stand_above_their_summaries() -> None:

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from engram import InputError
-from engram.report.tables import Interval, compare, read_results
+from engram.report.tables import PROTOCOL, Interval, compare, protocol_of, read_runs
 
 
 def result(method: str, seed: int, accuracy: float, **changes: Any) -> dict[str, Any]:
@@ -83,7 +83,28 @@ def test_results_are_found_in_folders_and_lists(tmp_path: Path) -> None:
         (tmp_path / f"seed-{seed}").mkdir()
         (tmp_path / f"seed-{seed}" / "result.json").write_text(json.dumps(result("scr", seed, 1.0)))
     (tmp_path / "list.json").write_text(json.dumps([result("scr", 7, 1.0)]))
-    assert [found["seed"] for found in read_results([tmp_path, tmp_path / "list.json"])] == [0, 1, 7]
+    assert [run.result["seed"] for run in read_runs([tmp_path, tmp_path / "list.json"])] == [0, 1, 7]
+    assert read_runs([tmp_path])[1].folder == tmp_path / "seed-1"
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no finished run"):
-        read_results([tmp_path / "empty"])
+        read_runs([tmp_path / "empty"])
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [('{"targets": []}', "no results"), ("[1, 2]", "no results"), ("{", "no JSON")]
+)
+def test_a_file_that_holds_no_results_is_refused_by_name(content: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "bench.json").write_text(content)
+    with pytest.raises(InputError, match=rf"bench\.json.*{reason}"):
+        read_runs([tmp_path / "bench.json"])
+
+
+def test_runs_of_other_epochs_or_widths_are_not_taken_for_seeds_of_one() -> None:
+    one = result("iid-offline", 0, 50) | {"stream": "iid", "epochs": 5}
+    assert len(compare([one, one | {"seed": 1, "epochs": 50}])) == 2
+    five, six = (result("scr", seed, 50) | {"classes": 20, "tasks": 4, "classes_per_task": 5 + seed} for seed in (0, 1))
+    assert len(compare([five, six])) == 2
+    plain = result("scr", 0, 50)
+    said = plain | {"epochs": 50, "skip_damaged": False, "classes_per_task": -(-plain["classes"] // plain["tasks"])}
+    assert protocol_of(plain) == protocol_of(said)
+    assert len(protocol_of(plain)) == len(PROTOCOL)
