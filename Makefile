@@ -1,4 +1,5 @@
-# `make run` and `make test` set up everything they need in .venv; a second call reuses it.
+# `make run` and `make test` set up everything they need in .venv; a second call reuses it. What only developers need is
+# installed when they first ask for it.
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
@@ -8,14 +9,14 @@ WORKERS ?= 2
 run: $(VENV)/.ready
 	$(VENV)/bin/engram demo
 
-test: $(VENV)/.ready
+test: $(VENV)/.developing
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -q -n $(WORKERS)
 
 # Faults at length: over 100 kills, 10,000 malformed inputs, 100,000 batches. About an hour.
-soak: $(VENV)/.ready
+soak: $(VENV)/.developing
 	ENGRAM_SOAK=1 OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -q -n $(WORKERS) tests/faults
 
-lint: $(VENV)/.ready
+lint: $(VENV)/.developing
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
@@ -24,7 +25,7 @@ lint: $(VENV)/.ready
 docs-results: $(VENV)/.ready
 	$(VENV)/bin/python docs/generate.py
 
-format: $(VENV)/.ready
+format: $(VENV)/.developing
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
@@ -33,5 +34,9 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (once, a minute or two)"
 	python3 -m venv $(VENV)
 	$(PIP) hatchling editables
+	$(PIP) --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.developing: $(VENV)/.ready
 	$(PIP) --no-build-isolation -e '.[dev]'
 	@touch $@

@@ -24,7 +24,7 @@ class TensorBoardLog:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise InputError("TensorBoard is not installed: pip install 'engram[tensorboard]'") from error
+            raise InputError("TensorBoard is not installed: pip install tensorboard") from error
         self.config, self.run = config, run
         self.batch = 0
         self._new_writer = SummaryWriter
