@@ -132,7 +132,7 @@ def test_slots_follow_from_the_bytes_of_fixed_size_images() -> None:
         Learner("er", memory_bytes=1000, memory_size=3)
 
 
-def test_a_reservoir_over_bytes_keeps_every_image_alike() -> None:
+def test_a_reservoir_over_bytes_keeps_early_and_late_images_alike() -> None:
     """Over many seeds, early and late images of one size stay equally often."""
     kept: Counter[int] = Counter()
     for seed in range(60):

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from engram.core import Batch
 from engram.schemes import SupervisedContrastiveReplay, supervised_contrastive_loss
+from engram.schemes.augmentation import augment_view
 from tests.helpers import feed, small_learner, toy_images, toy_stream
 
 
@@ -75,11 +76,16 @@ def test_repeats_train_so_often_and_redraw_replay_and_augmentation(monkeypatch: 
         return plain(self, stream, replay, ctx)
 
     monkeypatch.setattr(SupervisedContrastiveReplay, "loss", watched)
+    views: list[Tensor] = []
+    monkeypatch.setattr(
+        "engram.schemes.contrastive.augment_view", lambda *rest: views.append(augment_view(*rest)) or views[-1]
+    )
     before, rounds, age = learner.model.version, learner.rounds, learner.summarizer.age
     learner.observe(toy_images([0, 1], 99), [0, 1])
     assert learner.model.version == before + 5
     assert len(drawn) == 5
     assert all(torch.equal(stream, drawn[0][0]) for stream, _ in drawn)
     assert len({replay.numpy().tobytes() for _, replay in drawn}) > 1
+    assert len({view[-2:].numpy().tobytes() for view in views}) == 5
     assert learner.summarizer.age == age + 1
     assert learner.rounds <= rounds + 1

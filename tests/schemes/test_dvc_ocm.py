@@ -56,6 +56,10 @@ def test_sixteen_transforms_are_distinct_and_the_first_is_the_image() -> None:
     assert torch.equal(left_turned_right_kept[:, :, :8], images[0, :, :, :8].flip(1, 2))
     assert torch.equal(left_turned_right_kept[:, :, 8:], images[0, :, :, 8:])
     assert torch.equal(transformed[2], images[0].rot90(1, (1, 2)))
+    halves = images[0, :, :, :8], images[0, :, :, 8:]
+    turned = [half.flip(1, 2) for half in halves]
+    assert torch.equal(transformed[8], torch.cat([halves[0], turned[1]], 2))
+    assert torch.equal(transformed[16], torch.cat(turned, 2))
 
 
 def test_each_transform_is_a_label_space_of_its_own() -> None:
@@ -96,9 +100,74 @@ def test_memory_term_equals_the_loops_and_keeps_self(similarity: torch.Tensor) -
     assert float(memory_information_loss(similarity, labels, labels)) == pytest.approx(expected)
 
 
-def test_ocm_replays_after_the_first_boundary_as_many_as_stated() -> None:
-    from engram import Learner
+def test_ocms_loss_is_the_sum_of_its_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Views are mirrored instead of augmented, so that every term can be written out: stream and memory views through
+    the net in one pass, a slice of the features drawn for each, labels of the replayed images alone."""
+    monkeypatch.setattr("engram.schemes.ocm.augment_view", lambda images, settings, generator: images.flip(3))
+    mine = feed(Learner("ocm", memory_size=8, net={"width": 20}, boundary_gap=3), toy_stream(1, 2))
+    mine.boundary()
+    with torch.no_grad():
+        for parameter in mine.model.parameters():
+            parameter += 0.01
+    stream = mine._batch(torch.tensor(toy_images([0], 3)), [0])
+    replay = mine._batch(torch.tensor(toy_images([1, 0], 4)), [1, 0])
+    slices = torch.Generator()
+    slices.set_state(mine.rng["slice"].get_state())
+    found = float(mine.scheme.loss(stream, replay, mine._context()).detach())
 
+    views = [torch.cat([(first := sixteen_transforms(part.x)), first.flip(3)]) for part in (stream, replay)]
+    labels = [sixteen_labels(part.y).repeat(2) for part in (stream, replay)]
+    with torch.no_grad():
+        features, projections = mine.model.outputs(torch.cat(views), "projection")
+        expected = 0.0
+        for position, chosen in enumerate((slice(0, 32), slice(32, 96))):
+            unit = projections[chosen] / projections[chosen].norm(dim=1, keepdim=True).clamp_min(1e-12)
+            whole = features[chosen] / features[chosen].norm(dim=1, keepdim=True).clamp_min(1e-12)
+            start = int(torch.randint(32, (1,), generator=slices))
+            similarity = (unit @ unit.T + unit @ whole[:, start : start + 128].T).double()
+            term = stream_information_loss if position == 0 else memory_information_loss
+            given = (labels[0],) if position == 0 else (labels[1], labels[1])
+            expected += float(term(similarity, *given))
+        images, own = views[1][:32], labels[1][:32]
+        expected += float(mine.scheme._previous_loss(projections[32:64], images, own))
+        mirrored = replay.x.flip(3)
+        logits, before = mine.model.logits(mirrored), mine.scheme.previous.net(mirrored, "logits")[1]
+        expected += float(-logits.log_softmax(1)[[0, 1], replay.y].mean())
+        expected += float((logits - before).square().mean())
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_in_the_first_task_ocm_learns_the_streams_labels_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engram.schemes.ocm.augment_view", lambda images, settings, generator: images.flip(3))
+    mine = feed(Learner("ocm", memory_size=8, net={"width": 8}), toy_stream(1, 2))
+    stream = mine._batch(torch.tensor(toy_images([0, 1], 3)), [0, 1])
+    slices = mine.rng["slice"].get_state()
+    found = mine.scheme.loss(stream, None, mine._context())
+    mine.rng["slice"].set_state(slices)
+    with torch.no_grad():
+        views, labels = mine.scheme._views(stream, mine._context())
+        features, projections = mine.model.outputs(views, "projection")
+        similarity = mine.scheme._similarity(features, projections, mine._context())
+        labels_loss = -mine.model.logits(stream.x.flip(3)).log_softmax(1)[[0, 1], stream.y].mean()
+        expected = stream_information_loss(similarity, labels) + labels_loss
+    assert float(found.detach()) == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_dvc_adds_the_losses_of_stream_and_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engram.schemes.dvc.augment_view", lambda images, settings, generator: images.flip(3))
+    mine = feed(Learner("dvc", memory_size=8, net={"width": 8}), toy_stream(1, 2))
+    stream = mine._batch(torch.tensor(toy_images([0], 3)), [0])
+    replay = mine._batch(torch.tensor(toy_images([1, 0], 4)), [1, 0])
+    expected = 0.0
+    with torch.no_grad():
+        for batch in (stream, replay):
+            first, second = mine.model.logits(torch.cat([batch.x, batch.x.flip(3)])).chunk(2)
+            joint = mine.model.head("joint")(torch.cat([first, second], 1))
+            expected += float(dual_view_loss(first, second, joint, batch.y))
+    assert float(mine.scheme.loss(stream, replay, mine._context()).detach()) == pytest.approx(expected, rel=1e-4)
+
+
+def test_ocm_replays_after_the_first_boundary_as_many_as_stated() -> None:
     mine = Learner("ocm", memory_size=8, net={"width": 8}, boundary_gap=3)
     mine.observe(toy_images([0, 1], 0), [0, 1])
     assert mine.scheme.replay_size(mine._context()) == 0

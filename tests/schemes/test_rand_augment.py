@@ -2,8 +2,10 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image, ImageEnhance, ImageOps
 
 from engram import Learner
 from engram.schemes import RandAugment
@@ -35,10 +37,24 @@ def moved_by(x: torch.Tensor, source) -> torch.Tensor:
     return out
 
 
-def test_there_are_sixteen_operations_drawn_alike() -> None:
-    assert len(OPERATIONS) == 16
-    drawn = torch.bincount(torch.randint(16, (4000,), generator=torch.Generator().manual_seed(0)), minlength=16)
-    assert drawn.min() > 180
+def test_there_are_sixteen_operations_drawn_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(set(OPERATIONS)) == 16
+    drawn, signs = [0] * 16, []
+
+    def counting(index: int):
+        def operation(settings: RandAugment, images: torch.Tensor, sign: torch.Tensor, places: torch.Tensor):
+            drawn[index] += len(images)
+            signs.extend(sign.tolist())
+            return images
+
+        return operation
+
+    monkeypatch.setattr(module, "OPERATIONS", tuple(counting(index) for index in range(16)))
+    RandAugment().augment(torch.zeros(4000, 1, 1, 1), torch.Generator().manual_seed(0))
+    assert sum(drawn) == 4000
+    assert 180 < min(drawn) <= max(drawn) < 330
+    assert 1800 < signs.count(1.0) < 2200
+    assert signs.count(-1.0) == 4000 - signs.count(1.0)
 
 
 def test_pixel_operations() -> None:
@@ -57,6 +73,25 @@ def test_pixel_operations() -> None:
     torch.testing.assert_close(apply("autocontrast", flat), flat)
 
 
+@pytest.mark.parametrize(
+    ("name", "reference"),
+    [
+        ("colour", lambda picture: ImageEnhance.Color(picture).enhance(0.94)),
+        ("contrast", lambda picture: ImageEnhance.Contrast(picture).enhance(0.94)),
+        ("sharpness", lambda picture: ImageEnhance.Sharpness(picture).enhance(0.94)),
+        ("equalize", ImageOps.equalize),
+    ],
+)
+def test_operations_on_bytes_are_pillows(name: str, reference) -> None:
+    """But for rounding."""
+    x = image(32) * 0.6 + 0.1
+    x = to_eight_bits(x)
+    picture = Image.fromarray((x[0].permute(1, 2, 0) * 255).round().to(torch.uint8).numpy())
+    expected = torch.tensor(np.array(reference(picture))).permute(2, 0, 1)
+    assert float((apply(name, x)[0] * 255 - expected).abs().max()) <= 2
+    assert float((x[0] * 255 - expected).abs().max()) > 2
+
+
 @pytest.mark.parametrize("name", ["colour", "contrast", "sharpness"])
 def test_factors_near_one_change_little_and_one_changes_nothing(name: str) -> None:
     x = image()
@@ -70,6 +105,10 @@ def test_geometry_moves_pixels_and_fills_with_zero() -> None:
     torch.testing.assert_close(apply("translate_y", x, translate=3.0), moved_by(x, lambda r, c: (r + 3, c)))
     sheared = moved_by(x, lambda r, c: (r, math.floor(c + 0.5 + 0.14 * (r + 0.5 - 8))))
     torch.testing.assert_close(apply("shear_x", x), sheared)
+    torch.testing.assert_close(apply("shear_y", x), apply("shear_x", x.mT).mT)
+    back = RandAugment(translate=3.0)
+    torch.testing.assert_close(module.translate_x(back, x, -ONE, CENTRE), moved_by(x, lambda r, c: (r, c - 3)))
+    torch.testing.assert_close(module.rotate(RandAugment(degrees=90.0), x, -ONE, CENTRE), x.rot90(-1, (2, 3)))
     quarter = apply("rotate", x, degrees=90.0)
     torch.testing.assert_close(quarter, x.rot90(1, (2, 3)))
 

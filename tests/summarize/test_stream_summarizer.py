@@ -165,18 +165,24 @@ def test_theta_never_learns_from_a_summary_and_sees_stream_and_originals(monkeyp
 
 @pytest.mark.parametrize("seed", range(4))
 def test_claimed_slots_change_in_rounds_only(seed: int) -> None:
-    """Over a random stream: bytes of a claimed slot differ only after a round that visited it, and it says so."""
+    """Over a random stream: bytes of a claimed slot differ only where a round rewrote it, and it says so."""
     labels = np.random.default_rng(seed)
     learner = small_learner(memory_size=10, slots_per_class=2, seed=seed)
     before: dict[int, bytes] = {}
     rewritten = 0
+    visited: set[int] = set()
+    learner.observe(toy_images([0], 99), [0])
+    memory = learner.memory
+    rewrite = memory.rewrite
+    memory.rewrite = lambda slots, images: visited.update(slots.tolist()) or rewrite(slots, images)
     for index in range(40):
         batch = labels.integers(0, 2 + index // 10, size=4).tolist()
         rounds = learner.rounds
+        visited.clear()
         learner.observe(toy_images(batch, index), batch)
-        memory = learner.memory
         now = {slot: memory.records[slot].numpy().tobytes() for slot in memory.claimed.nonzero().flatten().tolist()}
         changed = {slot for slot, record in before.items() if now[slot] != record}
+        assert changed <= visited
         assert not changed or learner.rounds == rounds + 1
         assert all(memory.summary[slot] for slot in changed)
         rewritten += len(changed)
@@ -376,7 +382,6 @@ def test_fast_takes_fewer_real_images_and_trains_theta_less_often(monkeypatch: p
 
 
 def test_a_visit_moves_no_more_summaries_than_asked_and_in_time_all() -> None:
-    """Those not drawn keep their place in the store, and only drift by what momentum they have."""
     settings = {"queue": 6, "interval": 1, "summary_images": 2, "momentum": 0.0}
     learner = feed(small_learner(memory_size=8, slots_per_class=4, summarize=settings), toy_stream(1, 8))
     slots = learner.memory.claimed_by(0)
@@ -389,6 +394,30 @@ def test_a_visit_moves_no_more_summaries_than_asked_and_in_time_all() -> None:
         assert changed.sum() == 2
         moved |= changed
     assert moved.all()
+
+
+def test_those_not_visited_drift_along_their_momentum_and_stay_as_they_are_in_the_store() -> None:
+    """Also those of a class that is not visited at all: the optimizer is stepped once for each class that is."""
+    settings = {"queue": 6, "interval": 1, "summary_images": 2}
+    learner = feed(small_learner(memory_size=12, slots_per_class=4, summarize=settings), toy_stream(1, 8, classes=3))
+    summarizer = learner.summarizer
+    copies = {identity: {n: t.clone() for n, t in copy.items()} for identity, copy in summarizer.working.items()}
+    stored = {int(learner.memory.ids[slot]): learner.memory.read(torch.tensor([slot])).x[0] for slot in range(12)}
+    summarizer._round([0, 1], learner._context())
+    rate, drifted = image_learning_rate(4), 0
+    for identity, copy in copies.items():
+        now = learner.memory.read(torch.tensor([learner.memory.slot_of(identity)])).x[0]
+        if not torch.equal(now, stored[identity]):
+            continue
+        image, velocity = copy["image"], copy["velocity"]
+        for _ in range(2):
+            velocity = 0.9 * velocity
+            image = image - rate * velocity
+        torch.testing.assert_close(summarizer.working[identity]["image"], image)
+        torch.testing.assert_close(summarizer.working[identity]["velocity"], velocity)
+        drifted += 1
+    assert drifted == 12 - 2 * 2
+    assert max(float(copy["velocity"].abs().max()) for copy in copies.values()) > 0
 
 
 def test_a_class_with_no_more_summaries_than_a_visit_moves_is_summarized_as_ever() -> None:
