@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
 from typing import Any, Literal
 
 from engram.classify import NearestClassMean, Softmax
@@ -151,8 +152,22 @@ def settings_of(part: Any, given: Settings | None = None) -> dict[str, Any]:
         if dataclasses.is_dataclass(resolved[name]) and isinstance(value, Mapping):
             group = type(resolved[name])
             value = group(**settings_of(group, value))
+        _require_kind(f"{part.__name__}'s {name}", parameters[name], value)
         resolved[name] = value
     return resolved
+
+
+def _require_kind(name: str, parameter: inspect.Parameter, value: Any) -> None:
+    """A truth value, a whole number, a number or a string, where the setting is one of these."""
+    kinds: dict[str, tuple[Any, str]] = {
+        "bool": (bool, "true or false"),
+        "int": (Integral, "a whole number"),
+        "float": (Real, "a number"),
+        "str": (str, "a string"),
+    }
+    kind, words = kinds.get(str(parameter.annotation), (object, ""))
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool and words):
+        raise InputError(f"{name} is {value!r}: need {words}")
 
 
 def plain(settings: Settings) -> dict[str, Any]:

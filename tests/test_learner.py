@@ -126,6 +126,14 @@ def test_floats_and_bytes_of_the_same_pixels_learn_alike_but_for_the_queue() -> 
     assert as_floats.footprint()["queue"] == 4 * as_bytes.footprint()["queue"]
 
 
+def test_scikit_learn_s_name_does_the_same() -> None:
+    ours, theirs = small_learner("er"), small_learner("er")
+    for x, y in toy_stream(1, 3):
+        ours.observe(x, y)
+        theirs.partial_fit(x, y)
+    assert fingerprint(ours) == fingerprint(theirs)
+
+
 def test_labels_come_back_as_given() -> None:
     learner = small_learner()
     names = ["cat", "dog"]
@@ -257,6 +265,11 @@ def test_settings_are_checked_by_name_and_written_out() -> None:
         ("er", {"classes_total": -1}, "classes_total is -1: need at least 1"),
         ("scr", {"scheme": {"replay": 0}}, "replay is 0: need at least 1"),
         ("a-gem", {"scheme": {"replay": 0}}, "replay is 0: need at least 1"),
+        ("scr+ssd", {"summarize": {"interval": "6"}}, "StreamSummarizer's interval is '6': need a whole number"),
+        ("scr+ssd", {"summarize": {"interval": 6.5}}, "interval is 6.5: need a whole number"),
+        ("scr+ssd", {"summarize": {"fast": 1}}, "fast is 1: need true or false"),
+        ("scr+ssd", {"summarize": {"gamma": True}}, "gamma is True: need a number"),
+        ("scr", {"scheme": {"augment": {"flip": "often"}}}, "flip is 'often': need a number"),
     ],
 )
 def test_options_under_which_a_method_is_none_are_refused(method: str, options: dict, reason: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -11,6 +12,7 @@ from rich.table import Table
 from engram.checkpoint import holds_checkpoint
 from engram.cli.parser import Parser
 from engram.core import InputError
+from engram.experiment.run import class_names_of
 from engram.learner import Learner
 from engram.memory import ExportedMemory
 
@@ -40,7 +42,7 @@ def show(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     learner = Learner.load(options.run)
     console = Console()
-    console.print(memory_table(learner))
+    console.print(memory_table(learner, class_names_of(options.run)))
     footprint = ", ".join(f"{name} {size:,}" for name, size in learner.footprint().items() if size)
     console.print(f"bytes: {footprint}", highlight=False)
     sheet = options.run / "memory" / "contact-sheet.png"
@@ -60,7 +62,7 @@ def export(argv: list[str]) -> int:
     parser.add_argument("folder", type=Path, help="the folder to write, which may not exist yet")
     options = parser.parse_args(argv)
     exported = Learner.load(options.run).export_memory()
-    exported.write(options.folder)
+    exported.write(options.folder, class_names_of(options.run))
     Console().print(
         f"{len(exported)} images of {len(set(exported.labels))} classes, {int(exported.summary.sum())} of them "
         f"summaries: {options.folder}",
@@ -111,7 +113,8 @@ def import_(argv: list[str]) -> int:
 ACTIONS = {"show": show, "export": export, "import": import_}
 
 
-def memory_table(learner: Learner) -> Table:
+def memory_table(learner: Learner, names: Sequence[str] = ()) -> Table:
+    """By class; `names` are those of numbered classes."""
     memory = learner.memory
     labels = memory.labels[: memory.size]
     counts = {
@@ -121,7 +124,8 @@ def memory_table(learner: Learner) -> Table:
     }
     table = Table("class", *counts)
     for index, label in enumerate(learner.labels):
-        table.add_row(str(label), *(str(count[index]) for count in counts.values()))
+        name = names[label] if isinstance(label, int) and 0 <= label < len(names) else str(label)
+        table.add_row(name, *(str(count[index]) for count in counts.values()))
     table.add_row("all", *(str(count.total()) for count in counts.values()))
     filled = f"{memory.size} of {memory.capacity} slots filled"
     if memory.budget is not None:

@@ -65,8 +65,8 @@ def main(argv: list[str]) -> int:
         _print_plan(cells, seeds, root, options.workers or cores(), console)
         return 0
     swept, code = Swept(), 0
-    if not options.show:
-        jobs = _jobs(cells, seeds, root)
+    jobs = {} if options.show else _jobs(cells, seeds, root)
+    if jobs:
         engine: Engine = RayEngine(options.ray) if options.ray else LocalEngine(options.workers)
         with stop_on_signal() as should_stop:
             try:
@@ -105,10 +105,13 @@ def _catalogue() -> Table:
 
 
 def _jobs(cells: list[Cell], seeds: int, root: Path) -> dict[str, SweepJob]:
-    """By name; a run that stands in two cells is one."""
+    """Those not finished, by name; a run that stands in two cells is one."""
     found: dict[Path, tuple[str, SweepJob]] = {}
+    finished = [cell.results(root, seeds).keys() for cell in cells]
     for seed in range(seeds):
-        for cell in cells:
+        for cell, done in zip(cells, finished, strict=True):
+            if seed in done:
+                continue
             name = f"{cell.row}, {cell.column}, seed {seed}"
             found.setdefault(cell.folder(seed), (name, cell.job(seed, root)))
     return dict(found.values())

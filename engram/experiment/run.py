@@ -132,6 +132,12 @@ def read_yaml(path: Path) -> Any:
         raise InputError(f"{path} is no YAML: {error}") from error
 
 
+def class_names_of(folder: Path) -> list[str]:
+    """What the classes are called that the run in this folder numbers; none if it does not say."""
+    file = folder / "classes.json"
+    return [str(name) for name in json.loads(file.read_text())] if file.is_file() else []
+
+
 def config_of(folder: Path) -> RunConfig:
     """What the run in this folder was asked for; settings in full."""
     content = read_yaml(folder / "config.yaml")
@@ -192,6 +198,7 @@ class _Run:
             )
         replace_file(config_file, text.encode())
         _end_torn_line(self.out / "events.jsonl")
+        write_json(self.out / "classes.json", list(self.stream.dataset.class_names))
         if not (self.out / "env.json").exists():
             write_json(self.out / "env.json", _environment())
 

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,33 +69,34 @@ class ExportedMemory:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def write(self, folder: str | Path) -> None:
-        """Into a new folder, which is there as a whole or not at all."""
+    def write(self, folder: str | Path, names: Sequence[str] = ()) -> None:
+        """Into a new folder, which is there as a whole or not at all. `names` are those of numbered classes."""
         folder = Path(folder)
         if folder.exists():
             raise InputError(f"{folder} exists already: choose another folder")
         folder.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
         try:
-            self._write_into(partial)
+            self._write_into(partial, names)
             partial.chmod(0o755)
             os.replace(partial, folder)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
 
-    def _write_into(self, folder: Path) -> None:
+    def _write_into(self, folder: Path, names: Sequence[str]) -> None:
         table = io.StringIO()
         rows = csv.writer(table, lineterminator="\n")
-        rows.writerow(["file", "label", "claimed", "summary"])
+        rows.writerow(["file", "label", "name", "claimed", "summary"])
         flags = zip(self.claimed.int().tolist(), self.summary.int().tolist(), strict=True)
         for index, (pixels, label, (claimed, summary)) in enumerate(
             zip(to_bytes(self.images), self.labels, flags, strict=True)
         ):
-            name = f"{index:05}.png"
+            file = f"{index:05}.png"
+            name = names[label] if isinstance(label, int) and 0 <= label < len(names) else label
             array = pixels.permute(1, 2, 0).numpy()
-            Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array).save(folder / name)
-            rows.writerow([name, label, claimed, summary])
+            Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array).save(folder / file)
+            rows.writerow([file, label, name, claimed, summary])
         (folder / "labels.csv").write_text(table.getvalue(), encoding="utf-8")
         tensors = {"images": self.images.contiguous(), "claimed": self.claimed, "summary": self.summary}
         facts = {"format": FORMAT, "labels": json.dumps(self.labels), "seen": str(self.seen)}

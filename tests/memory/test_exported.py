@@ -47,6 +47,19 @@ def test_pictures_and_table_say_the_same(learned: Learner, tmp_path: Path) -> No
         assert np.array_equal(pixels, (image[0].clamp(0, 1) * 255).round().numpy())
 
 
+def test_classes_a_run_numbers_travel_with_their_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    options = ["--tasks", "1", "--images-per-class", "12", "--memory-size", "4", "--net.width", "8"]
+    assert main(["run", "er", "digits", *options, "--out", str(run)]) == 0
+    (run / "classes.json").write_text(json.dumps([f"the {digit}" for digit in range(10)]))
+    assert main(["memory", "export", str(run), str(tmp_path / "m")]) == 0
+    rows = list(csv.DictReader((tmp_path / "m" / "labels.csv").open()))
+    assert {row["name"] for row in rows} == {f"the {row['label']}" for row in rows}
+    capsys.readouterr()
+    assert main(["memory", "show", str(run)]) == 0
+    assert f"the {rows[0]['label']}" in capsys.readouterr().out
+
+
 def test_a_summary_stays_one_through_a_memory_without_claims(learned: Learner) -> None:
     """So that it never trains a summarizing net later on."""
     between = small_learner("er")
