@@ -201,9 +201,12 @@ class SliceGrid:
 
 
 def _is_of(config: RunConfig | SliceConfig, result: Mapping[str, Any]) -> bool:
-    """Whether the result is of this configuration, as far as it says; the seed apart, and what `run` fills in."""
+    """Whether the result is of this configuration, as far as it says; the seed apart, and what `run` fills in (an iid
+    stream has a single task, whatever it was cut from)."""
     chosen = {name: value for name, value in vars(config).items() if value is not None}
-    said = chosen.keys() & result.keys() - {"seed", "prequential"}
+    said = chosen.keys() & result.keys() - {"seed", "prequential"} - (
+        {"tasks"} if result.get("stream") == "iid" else set()
+    )
     return all(json.loads(json.dumps(chosen[name])) == result[name] for name in said)
 
 
