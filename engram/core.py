@@ -47,7 +47,7 @@ class NonFiniteLossError(RuntimeError):
     """Learning diverged. The step was not taken, but the batch is half learned: go on from the last save."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Batch:
     """Images (N,C,H,W), float32 in [0,1] when they come from a stream, and class indices in order of first arrival.
 

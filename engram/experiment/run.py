@@ -330,7 +330,7 @@ class _Run:
 
 def _resolved(config: RunConfig) -> RunConfig:
     """With what follows from the method and the stream filled in."""
-    stream = config.stream or find(config.method).stream
+    stream = Scenario.parse(config.stream or find(config.method).stream).name
     size = DEFAULT_MEMORY_SIZE if config.memory_size is None and config.memory_bytes is None else config.memory_size
     batch = config.batch or (128 if stream == "iid" else 10)
     return dataclasses.replace(config, stream=stream, batch=batch, memory_size=size)

@@ -31,7 +31,7 @@ LARGEST = 1 << 32
 """Bytes a file that is read may have."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ExportedMemory:
     """What a memory holds.
 

@@ -51,7 +51,10 @@ def _bars(axes: Axes, table: PaperTable, experiment: Experiment, scale: Scale, r
         at = [table.columns.index(column) + index * width - 0.4 + width / 2 for column in entries]
         means = [entry.measured.mean for entry in entries.values() if entry.measured]
         spread = [(entry.measured.half_width or 0.0) for entry in entries.values() if entry.measured]
-        axes.bar(at, means, width, yerr=spread, label=row, color=COLOURS[index % len(COLOURS)], capsize=2)
+        again, colour = divmod(index, len(COLOURS))
+        bars = axes.bar(at, means, width, yerr=spread, label=row, capsize=2, color=COLOURS[colour], edgecolor="white")
+        for bar in bars:
+            bar.set_hatch("//" * again)
         drawn = drawn or bool(entries)
     axes.set_xticks(range(len(table.columns)), table.columns, fontsize=7)
     axes.set_ylabel(MEASURES["acc"][0])

@@ -55,6 +55,11 @@ class Scenario:
         return Scenario(kind, value)
 
     @property
+    def name(self) -> str:
+        """By which `parse` knows it, number included."""
+        return f"{self.kind}({self.value:g})" if self.kind in DEFAULTS else self.kind
+
+    @property
     def published(self) -> bool:
         """Whether it is one of the paper's: full batches only, and the number of classes known in advance."""
         return self.kind in ("paper", "paper-shuffled", "iid")

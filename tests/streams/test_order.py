@@ -82,6 +82,8 @@ def test_paper_shuffled_is_a_plain_shuffle_in_full_batches_that_announces_itself
     kinds = {name: Scenario.parse(name) for name in ("paper", "paper-shuffled", "iid", "strict", "blurry")}
     assert [name for name, kind in kinds.items() if kind.published] == ["paper", "paper-shuffled", "iid"]
     assert [name for name, kind in kinds.items() if kind.bounded] == ["paper", "paper-shuffled"]
+    assert [kind.name for kind in kinds.values()] == ["paper", "paper-shuffled", "iid", "strict", "blurry(0.1)"]
+    assert Scenario.parse("imbalanced").name == "imbalanced(50)"
 
 
 @pytest.mark.parametrize(("name", "value"), [("class_order", "seeded"), ("instance_order", "keep")])
