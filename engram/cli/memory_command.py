@@ -15,6 +15,7 @@ from engram.core import InputError
 from engram.experiment.run import class_names_of
 from engram.learner import Learner
 from engram.memory import ExportedMemory
+from engram.naming import class_name
 
 
 def main(argv: list[str]) -> int:
@@ -124,8 +125,7 @@ def memory_table(learner: Learner, names: Sequence[str] = ()) -> Table:
     }
     table = Table("class", *counts)
     for index, label in enumerate(learner.labels):
-        name = names[label] if isinstance(label, int) and 0 <= label < len(names) else str(label)
-        table.add_row(name, *(str(count[index]) for count in counts.values()))
+        table.add_row(class_name(label, names), *(str(count[index]) for count in counts.values()))
     table.add_row("all", *(str(count.total()) for count in counts.values()))
     filled = f"{memory.size} of {memory.capacity} slots filled"
     if memory.budget is not None:

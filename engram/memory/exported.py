@@ -23,6 +23,7 @@ from torch import Tensor
 
 from engram.core import InputError
 from engram.memory.codec import to_bytes
+from engram.naming import class_name
 from engram.validation import Label, check_labels, require_shape
 
 FORMAT = "1"
@@ -93,10 +94,9 @@ class ExportedMemory:
             zip(to_bytes(self.images), self.labels, flags, strict=True)
         ):
             file = f"{index:05}.png"
-            name = names[label] if isinstance(label, int) and 0 <= label < len(names) else label
             array = pixels.permute(1, 2, 0).numpy()
             Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array).save(folder / file)
-            rows.writerow([file, label, name, claimed, summary])
+            rows.writerow([file, label, class_name(label, names), claimed, summary])
         (folder / "labels.csv").write_text(table.getvalue(), encoding="utf-8")
         tensors = {"images": self.images.contiguous(), "claimed": self.claimed, "summary": self.summary}
         facts = {"format": FORMAT, "labels": json.dumps(self.labels), "seen": str(self.seen)}

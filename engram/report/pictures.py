@@ -13,6 +13,7 @@ from torch import Tensor
 
 from engram.learner import Learner
 from engram.memory import Store
+from engram.naming import class_name
 
 GAP, CAPTION = 4, 12
 COLUMNS = 10
@@ -58,7 +59,7 @@ def snapshots(run: Path) -> list[tuple[int, Path]]:
 
 
 def _shown_names(learner: Learner, class_names: Sequence[str]) -> list[str]:
-    return [class_names[label] if isinstance(label, int) else str(label) for label in learner.labels]
+    return [class_name(label, class_names) for label in learner.labels]
 
 
 def contact_sheet(
