@@ -1,4 +1,4 @@
-"""Help with names that are not known."""
+"""Names of what is not known, and of classes."""
 
 from __future__ import annotations
 

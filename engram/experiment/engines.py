@@ -54,7 +54,7 @@ class RayEngine:
         try:
             import ray
         except ImportError as error:
-            raise InputError("Ray is not installed: pip install 'ray[default]'") from error
+            raise InputError("Ray is not installed: pip install ray") from error
         self._ray = ray
         self._ours = not ray.is_initialized()
         if self._ours:
