@@ -28,6 +28,13 @@ def only_one(folder: Path) -> Iterator[None]:
         yield
 
 
+def require_free(folder: Path) -> None:
+    """Refuse a folder another process works in, before anything costly is done for it."""
+    if folder.is_dir():
+        with only_one(folder):
+            pass
+
+
 @contextmanager
 def in_turn(folder: Path) -> Iterator[None]:
     """While inside, another process that wants the same folder waits."""

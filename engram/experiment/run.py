@@ -25,7 +25,7 @@ from engram.core import InputError
 from engram.experiment import metrics
 from engram.experiment.events import Event
 from engram.experiment.every import Due, Every
-from engram.experiment.lock import LOCK, only_one
+from engram.experiment.lock import LOCK, only_one, require_free
 from engram.experiment.prequential import Prequential
 from engram.keeper import DEFAULT_MEMORY_SIZE
 from engram.learner import Learner
@@ -112,6 +112,7 @@ def run(
     config = _resolved(config)
     if out.exists() and any(path.name != LOCK for path in out.iterdir()) and not resume:
         raise InputError(f"{out} is not empty: go on with the run in it by --resume, or choose another folder by --out")
+    require_free(out)
     stream = stream_of(config)
     job = _Run(config, stream, out, on_event)
     out.mkdir(parents=True, exist_ok=True)

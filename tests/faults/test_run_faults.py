@@ -1,5 +1,6 @@
 """What may happen to a run: two at once, a signal, divergence, a folder that is full, read-only or gone."""
 
+import dataclasses
 import errno
 import json
 import os
@@ -28,7 +29,7 @@ CONFIG = RunConfig("er", tasks=2, images_per_class=20, memory_size=4, settings={
 
 def test_a_folder_has_one_run_at_a_time(tmp_path: Path) -> None:
     with only_one(tmp_path), pytest.raises(InputError, match="another process runs in"):
-        run(CONFIG, tmp_path, resume=True)
+        run(dataclasses.replace(CONFIG, dataset="nowhere: it is not looked for"), tmp_path, resume=True)
     assert run(CONFIG, tmp_path, resume=True)["images_seen"] == 80
 
 
