@@ -95,31 +95,6 @@ def half_bytes() -> str:
     return table((*head, "working copies kB", "all state kB", "training s", "total s"), rows)
 
 
-def streams() -> str:
-    rows = [
-        [
-            f"`{result['stream']}`",
-            f"`{result['method']}`",
-            listed(result["average_accuracy_after_task"]),
-            f"{result['average_forgetting']:.1f}",
-            str(result["summarize_rounds"]),
-            f"{result['seconds']['total']:.0f}",
-        ]
-        for result in results("small-streams-seed0")
-    ]
-    return table(("stream", "method", "after each task", "forgetting", "rounds", "seconds"), rows)
-
-
-def transfer() -> str:
-    rows = []
-    for one in results("transfer"):
-        memory, random = mean(one["memory"]), mean(one["random"])
-        rows.append(
-            [one["run"], one["net"], str(one["images"]), f"{memory:.1f}", f"{random:.1f}", f"{memory - random:+.1f}"]
-        )
-    return table(("memory of", "fresh net", "images", "exported memory", "random real images", "difference"), rows)
-
-
 def last_stretch() -> str:
     rows = []
     for one in results("half-last-stretch"):
