@@ -95,6 +95,20 @@ def half_bytes() -> str:
     return table((*head, "working copies kB", "all state kB", "training s", "total s"), rows)
 
 
+def half_bytes_end(method: str, codec: str) -> Callable[[], str]:
+    """The end accuracy of a row with the budget of the table and no more."""
+
+    def value() -> str:
+        (one,) = [
+            result
+            for result in of("half-bytes-seed0", method)
+            if (result["codec"], result["repeats"], result["memory_budget"]) == (codec, 1, 153_600)
+        ]
+        return f"{one['average_end_accuracy']:.1f}"
+
+    return value
+
+
 def last_stretch() -> str:
     rows = []
     for one in results("half-last-stretch"):
@@ -246,6 +260,7 @@ def mean_difference(name: str) -> Callable[[], str]:
 
 TABLES: dict[str, Callable[[], str]] = {
     "half": half,
+    "half, bytes": half_bytes,
     "half cost": half_cost,
     "last stretch": last_stretch,
     "demo": lambda: comparison("demo"),
@@ -265,6 +280,10 @@ VALUES: dict[str, Callable[[], str]] = {
     "last stretch scr+dynamic mean": stretch("scr+dynamic", mean),
     "demo-seeds5 ssd over dynamic": mean_difference("demo-seeds5"),
     "demo-k20 ssd over dynamic": mean_difference("demo-k20"),
+    "half-bytes scr raw": half_bytes_end("scr", "uint8"),
+    "half-bytes ssd raw": half_bytes_end("scr+ssd", "uint8"),
+    "half-bytes scr webp": half_bytes_end("scr", "webp(50)"),
+    "half-bytes ssd webp": half_bytes_end("scr+ssd", "webp(50)"),
     "fast loss": lambda: f"{-mean(fast_losses(MILD)):+.1f}",
     "fast interval": lambda: str(Interval.of([-loss for loss in fast_losses(MILD)])).split(" ± ")[1],
     "fast harsh loss": lambda: f"{mean(fast_losses(HARSH)):.1f}",
