@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from engram.experiment.run import config_of, stream_of
+from engram.experiment.config import config_of
+from engram.experiment.run import stream_of
 from engram.learner import Learner
 
 

@@ -20,7 +20,8 @@ import torch
 from torch import nn
 
 from engram import ExportedMemory, Learner
-from engram.experiment.run import config_of, stream_of
+from engram.experiment.config import config_of
+from engram.experiment.run import stream_of
 from engram.streams import TaskStream
 
 

@@ -16,10 +16,11 @@ from engram.cli.progress import RunProgress
 from engram.cli.stopping import stop_on_signal
 from engram.cli.tables import print_comparison, time_by_part
 from engram.core import InputError, require_at_least
+from engram.experiment.config import RunConfig, read_yaml
 from engram.experiment.events import Event
 from engram.experiment.every import Every
 from engram.experiment.pool import Job, run_all
-from engram.experiment.run import Interrupted, RunConfig, read_yaml, run
+from engram.experiment.run import Interrupted, run
 from engram.experiment.tensorboard import TensorBoardLog
 from engram.keeper import DEFAULT_MEMORY_SIZE
 from engram.methods import configurable, find, method_settings, plain, settings_of

@@ -8,7 +8,7 @@ learning rate included, is the paper's default.
 
 from __future__ import annotations
 
-from engram.experiment.run import RunConfig
+from engram.experiment.config import RunConfig
 
 METHODS = ("scr", "scr+dynamic", "scr+ssd")
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 
+from engram.experiment.config import RunConfig
 from engram.experiment.events import Event
 from engram.experiment.every import Every
-from engram.experiment.run import Interrupted, RunConfig, run
+from engram.experiment.run import Interrupted, run
 
 
 @dataclass(frozen=True)

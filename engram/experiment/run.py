@@ -1,7 +1,7 @@
 """One learner over one class-incremental stream, measured after every task, resumable after any interruption.
 
 A run folder holds config.yaml (every setting), events.jsonl (appended as things happen), result.json (when finished),
-checkpoint/, memory/ (contact sheet and tensors) and env.json.
+checkpoint/, memory/ (contact sheets and tensors), classes.json (their names) and env.json.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import platform
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,72 +22,14 @@ import yaml
 from engram.checkpoint import holds_checkpoint, replace_file, write_json
 from engram.core import InputError
 from engram.experiment import metrics
+from engram.experiment.config import RunConfig, differing, resolved
 from engram.experiment.events import Event
 from engram.experiment.every import Due, Every
 from engram.experiment.lock import LOCK, only_one, require_free
 from engram.experiment.prequential import Prequential
-from engram.keeper import DEFAULT_MEMORY_SIZE
 from engram.learner import Learner
-from engram.methods import configurable, find, method_settings
 from engram.report.pictures import save_memory, save_snapshot
 from engram.streams import Scenario, Task, TaskStream, class_incremental, load_dataset
-
-
-@dataclass(frozen=True)
-class RunConfig:
-    """Everything that decides a run's result.
-
-    Args:
-        method: one of `engram methods`.
-        dataset: one of `engram data list`, or a folder with one folder of images a class.
-        stream: paper (class-balanced batches, full ones only), strict (plain shuffle, every image), blurry(P) (a share
-            P of each task's images comes from other tasks), imbalanced(R) (the rarest class has R times fewer images)
-            or iid (all classes together, many epochs); strict if neither given nor the method's own.
-        seed: of the class order, the stream and every draw of the learner.
-        tasks: number of tasks; all classes if not given.
-        classes_per_task: classes of a task; ten, or two where there are no more than ten classes.
-        images_per_class: training images of a class; all if not given.
-        batch: images of a stream batch; 10, or 128 of an iid stream.
-        epochs: how often an iid stream shows each image.
-        class_order: classes come in an order drawn by the seed, or in their own (fixed).
-        instance_order: the images of a class come shuffled, or as the data set has them (kept).
-        image_size: pixels a side; the data set's own if not given (a folder's: 32).
-        skip_damaged: leave out image files that cannot be read, instead of stopping.
-        memory_size: images the memory holds (K); 100 if neither this nor memory_bytes is given.
-        memory_bytes: bytes of encoded images the memory holds instead, such as 300KB.
-        slots_per_class: slots a class may claim (k); K over all classes of a paper stream, else auto.
-        repeats: training steps on each stream batch; the method's own if not given.
-        classes_total: outputs softmax heads have from the start; all classes of a paper or iid stream, else they grow.
-        boundary_gap: new classes that arrive within so many iterations count as one change of task.
-        codec: how images are stored: float32 (as they are), uint8, jpeg(QUALITY) or webp(QUALITY).
-        keep_originals: keep the first image of each claimed slot, for the picture of the memory.
-        prequential: predict one batch in so many before it is learned from (test, then train); 0 for none.
-        settings: settings of the method's parts, by room and name.
-    """
-
-    method: str = "scr+ssd"
-    dataset: str = "digits"
-    stream: str | None = None
-    seed: int = 0
-    tasks: int | None = None
-    classes_per_task: int | None = None
-    images_per_class: int | None = None
-    batch: int | None = None
-    epochs: int = 50
-    class_order: Literal["seed", "fixed"] = "seed"
-    instance_order: Literal["shuffled", "kept"] = "shuffled"
-    image_size: int | None = None
-    skip_damaged: bool = False
-    memory_size: int | None = None
-    memory_bytes: int | str | None = None
-    slots_per_class: int | Literal["auto"] | None = None
-    repeats: int | None = None
-    classes_total: int | None = None
-    boundary_gap: int = 50
-    codec: str = "float32"
-    keep_originals: bool = False
-    prequential: int = 0
-    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 class Interrupted(Exception):
@@ -109,7 +50,7 @@ def run(
     With `resume` an interrupted run goes on from its checkpoint and a finished one is only read. `on_event` hears of
     the start, every batch, every task and the end; when `should_stop` turns true the run saves and is `Interrupted`.
     """
-    config = _resolved(config)
+    config = resolved(config)
     if out.exists() and any(path.name != LOCK for path in out.iterdir()) and not resume:
         raise InputError(f"{out} is not empty: go on with the run in it by --resume, or choose another folder by --out")
     require_free(out)
@@ -126,33 +67,15 @@ def run(
         return job.finish()
 
 
-def read_yaml(path: Path) -> Any:
-    try:
-        return yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise InputError(f"{path} is no YAML: {error}") from error
-
-
 def class_names_of(folder: Path) -> list[str]:
     """What the classes are called that the run in this folder numbers; none if it does not say."""
     file = folder / "classes.json"
     return [str(name) for name in json.loads(file.read_text())] if file.is_file() else []
 
 
-def config_of(folder: Path) -> RunConfig:
-    """What the run in this folder was asked for; settings in full."""
-    content = read_yaml(folder / "config.yaml")
-    names = {field.name for field in dataclasses.fields(RunConfig)} - {"settings"}
-    rooms = configurable(find(content["method"]))
-    return RunConfig(
-        **{name: value for name, value in content.items() if name in names},
-        settings={room: own for room, own in content.items() if room in rooms},
-    )
-
-
 def stream_of(config: RunConfig) -> TaskStream:
     """The stream a run learns from."""
-    config = _resolved(config)
+    config = resolved(config)
     stream = class_incremental(
         load_dataset(config.dataset, config.image_size, config.skip_damaged),
         config.seed,
@@ -188,11 +111,11 @@ class _Run:
         self.prequential = self._new_prequential()
         chosen = dataclasses.asdict(self.config)
         del chosen["settings"]
-        resolved = chosen | {name: value for name, value in self.learner.config().items() if name != "device"}
-        resolved = json.loads(json.dumps(resolved))
-        text = yaml.safe_dump(resolved, sort_keys=False)
+        complete = chosen | {name: value for name, value in self.learner.config().items() if name != "device"}
+        complete = json.loads(json.dumps(complete))
+        text = yaml.safe_dump(complete, sort_keys=False)
         config_file = self.out / "config.yaml"
-        if config_file.is_file() and (other := _differing(config_file.read_text(), resolved)):
+        if config_file.is_file() and (other := differing(config_file.read_text(), complete)):
             raise InputError(
                 f"{self.out} holds a run of another configuration (see config.yaml: {'; '.join(other[:5])}): use "
                 "another folder"
@@ -327,44 +250,6 @@ class _Run:
         with (self.out / "events.jsonl").open("a") as file:
             file.write(json.dumps({"time": round(time.time(), 3)} | event) + "\n")
         self.on_event(event)
-
-
-def _resolved(config: RunConfig) -> RunConfig:
-    """With what follows from the method and the stream filled in."""
-    stream = Scenario.parse(config.stream or find(config.method).stream).name
-    size = DEFAULT_MEMORY_SIZE if config.memory_size is None and config.memory_bytes is None else config.memory_size
-    batch = config.batch or (128 if stream == "iid" else 10)
-    return dataclasses.replace(config, stream=stream, batch=batch, memory_size=size)
-
-
-def _differing(text: str, resolved: dict[str, Any]) -> list[str]:
-    """What this run sets otherwise than a config.yaml.
-
-    What an earlier version did not know yet it ran by its default.
-    """
-    try:
-        before = yaml.safe_load(text)
-    except yaml.YAMLError:
-        before = None
-    if not isinstance(before, dict):
-        return ["it cannot be read"]
-    defaults = {field.name: field.default for field in dataclasses.fields(RunConfig)}
-    defaults |= json.loads(json.dumps(method_settings(find(resolved["method"]), {}), default=dataclasses.asdict))
-    complete = _completed(before, defaults, resolved)
-    return [
-        f"{name} is {complete.get(name)}, not {resolved.get(name)}"
-        for name in sorted(complete.keys() | resolved.keys())
-        if complete.get(name) != resolved.get(name)
-    ]
-
-
-def _completed(before: dict[str, Any], defaults: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:
-    """`before`, with the default of each of `names` that it lacks; groups of settings likewise."""
-    complete = before | {name: defaults[name] for name in names.keys() - before.keys() if name in defaults}
-    for name, group in before.items():
-        if all(isinstance(known.get(name), dict) for known in (before, defaults, names)):
-            complete[name] = _completed(group, defaults[name], names[name])
-    return complete
 
 
 def _make_learner(config: RunConfig, stream: TaskStream) -> Learner:

@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image
 
 from engram.core import InputError
+from engram.experiment.config import RunConfig
 from engram.experiment.events import Event
-from engram.experiment.run import RunConfig
 from engram.report.pictures import snapshots
 
 FOLDER = "tensorboard"

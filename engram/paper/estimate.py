@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from engram.core import Batch, Randomness
-from engram.experiment.run import RunConfig
+from engram.experiment.config import RunConfig
 from engram.learner import Learner
 from engram.methods import find
 from engram.paper.grid import Cell

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from engram.experiment.config import RunConfig
 from engram.experiment.pool import Job
-from engram.experiment.run import RunConfig
 from engram.memory import NoMemory
 from engram.methods import Settings, configurable, find, method_settings, settings_of
 from engram.paper.scales import FULL, Protocol, Scale

@@ -13,9 +13,9 @@ import pytest
 
 from engram import Learner
 from engram.cli import COMMANDS, main
+from engram.experiment.config import RunConfig
 from engram.experiment.demo import METHODS as DEMO_METHODS
 from engram.experiment.demo import demo_config
-from engram.experiment.run import RunConfig
 from tests.helpers import start_engram
 from tests.summarize.test_stream_summarizer import without_training
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from engram import InputError
+from engram.experiment.config import RunConfig
 from engram.experiment.prequential import Prequential
-from engram.experiment.run import Interrupted, RunConfig, run
+from engram.experiment.run import Interrupted, run
 from tests.helpers import fingerprint, small_learner, toy_images, toy_stream
 
 

@@ -11,8 +11,9 @@ import yaml
 from PIL import Image
 
 from engram import InputError, Learner
+from engram.experiment.config import RunConfig
 from engram.experiment.pool import Job, run_all
-from engram.experiment.run import Interrupted, RunConfig, run
+from engram.experiment.run import Interrupted, run
 from tests.helpers import SMALL, SMALL_THETA
 
 CONFIG = RunConfig(

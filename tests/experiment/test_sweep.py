@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from engram.core import InputError
+from engram.experiment.config import RunConfig
 from engram.experiment.engines import LocalEngine, RayEngine
 from engram.experiment.lock import only_one
 from engram.experiment.pool import Job
-from engram.experiment.run import Interrupted, RunConfig
+from engram.experiment.run import Interrupted
 from engram.experiment.sweep import sweep, work
 
 RUN = RunConfig("er", "digits", tasks=3, images_per_class=100, memory_size=8, settings={"net": {"width": 8}})

@@ -18,9 +18,10 @@ from engram import InputError, Learner
 from engram.checkpoint import CheckpointError
 from engram.cli import main
 from engram.core import NonFiniteLossError
+from engram.experiment.config import RunConfig
 from engram.experiment.every import Due, Every
 from engram.experiment.lock import only_one
-from engram.experiment.run import Interrupted, RunConfig, run
+from engram.experiment.run import Interrupted, run
 from engram.testing import fingerprint
 from tests.helpers import feed, small_learner, start_engram, toy_images, toy_stream
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from engram.core import InputError
-from engram.experiment.run import RunConfig
+from engram.experiment.config import RunConfig
 from engram.paper.catalogue import EXPERIMENTS, find_experiment
 from engram.paper.grid import Cell
 from engram.paper.scales import FULL, SCALES, SMALL, SMOKE

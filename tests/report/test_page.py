@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from engram.cli import main
-from engram.experiment.run import RunConfig, run
+from engram.experiment.config import RunConfig
+from engram.experiment.run import run
 from engram.paper.catalogue import EXPERIMENTS
 from engram.paper.outcome import gather
 from engram.paper.scales import SMOKE
