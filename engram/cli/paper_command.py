@@ -22,8 +22,8 @@ from engram.experiment.pool import cores
 from engram.experiment.run import Interrupted
 from engram.experiment.sweep import Engine, SweepJob, Swept, sweep
 from engram.paper.catalogue import EXPERIMENTS, Experiment, find_experiment
-from engram.paper.estimate import Stopwatch, measured_seconds
-from engram.paper.grid import Cell
+from engram.paper.estimate import Stopwatch
+from engram.paper.grid import Cell, finished_below
 from engram.paper.outcome import PaperTable, gather
 from engram.paper.plots import draw
 from engram.paper.scales import SCALES, Scale
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--scale", type=Literal["smoke", "small", "full"], default="small", help="how large")
     parser.add_argument("--seeds", type=int | None, default=None, help="of each cell (default: the scale's)")
     parser.add_argument(
-        "--only", type=str, default="", help="only cells whose row is this, or contains it with its column"
+        "--only", type=str, default="", help="only this row, column, or row and column; else the cells that contain it"
     )
     parser.add_argument("--out", type=Path, default=Path("runs/paper"), help="folder of the runs and tables")
     parser.add_argument("--workers", type=int | None, default=None, help="processes (default: one a core)")
@@ -82,7 +82,7 @@ def main(argv: list[str]) -> int:
                 code = should_stop.exit_code
         for position, reason in swept.failures.items():
             console.print(f"failed: {list(jobs)[position]}: {reason}", highlight=False, soft_wrap=True)
-    table = gather(options.name, experiment, scale, root, seeds)
+    table = gather(options.name, experiment, scale, finished_below(root), seeds)
     drawn = _write(table, experiment, scale, root)
     console.print(Markdown(table.to_markdown()))
     console.print(f"{root / options.name}.md, .json{' and .png' if drawn else ''}", highlight=False, soft_wrap=True)
@@ -90,10 +90,9 @@ def main(argv: list[str]) -> int:
 
 
 def _chosen(cells: list[Cell], only: str) -> list[Cell]:
-    """Those of a row of exactly this name; where there is none, whose row and column contain it."""
-    return [cell for cell in cells if cell.row == only] or [
-        cell for cell in cells if only in f"{cell.row} {cell.column}"
-    ]
+    """Those whose row, column, or both is exactly this; where there is none, whose row and column contain it."""
+    exactly = [cell for cell in cells if only in (cell.row, cell.column, f"{cell.row} {cell.column}")]
+    return exactly or [cell for cell in cells if only in f"{cell.row} {cell.column}"]
 
 
 def _catalogue() -> Table:
@@ -107,10 +106,10 @@ def _catalogue() -> Table:
 def _jobs(cells: list[Cell], seeds: int, root: Path) -> dict[str, SweepJob]:
     """Those not finished, by name; a run that stands in two cells is one."""
     found: dict[Path, tuple[str, SweepJob]] = {}
-    finished = [cell.results(root, seeds).keys() for cell in cells]
+    finished = finished_below(root)
     for seed in range(seeds):
-        for cell, done in zip(cells, finished, strict=True):
-            if seed in done:
+        for cell in cells:
+            if seed in cell.results(finished, seeds):
                 continue
             name = f"{cell.row}, {cell.column}, seed {seed}"
             found.setdefault(cell.folder(seed), (name, cell.job(seed, root)))
@@ -130,14 +129,15 @@ def _print_plan(cells: list[Cell], seeds: int, root: Path, workers: int, console
     """Seconds of a cell are those of its finished runs, or an estimate by a few timed steps."""
     plan = Table("row", "column", "runs", "finished", "seconds a run", box=None)
     left, known, stopwatch = 0.0, dict[Path, float](), Stopwatch()
+    finished = finished_below(root)
     for cell in cells:
         folder = cell.folder(0)
-        finished = measured_seconds(cell, root, seeds)
+        taken = [float(result["seconds"]["total"]) for result in cell.results(finished, seeds).values()]
         if folder not in known:
-            known[folder] = sum(finished) / len(finished) if finished else stopwatch.seconds_of(cell)
-            left += known[folder] * (seeds - len(finished))
-        about = "" if finished else "about "
-        plan.add_row(cell.row, cell.column, str(seeds), str(len(finished)), f"{about}{known[folder]:.0f}")
+            known[folder] = sum(taken) / len(taken) if taken else stopwatch.seconds_of(cell)
+            left += known[folder] * (seeds - len(taken))
+        about = "" if taken else "about "
+        plan.add_row(cell.row, cell.column, str(seeds), str(len(taken)), f"{about}{known[folder]:.0f}")
     console.print(plan)
     departures = dict.fromkeys(f"{cell.row}: {'; '.join(cell.departures)}" for cell in cells if cell.departures)
     for departure in departures:

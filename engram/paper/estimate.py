@@ -6,7 +6,6 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -115,11 +114,6 @@ def _slice_seconds(config: SliceConfig) -> float:
     with one_thread():
         distil(real, dataclasses.replace(config, steps=1), Randomness(0))
     return (perf_counter() - start) * classes * config.groups * config.steps
-
-
-def measured_seconds(cell: Cell, root: Path, seeds: int) -> list[float]:
-    """Of the finished runs of this cell."""
-    return [float(result["seconds"]["total"]) for result in cell.results(root, seeds).values()]
 
 
 def _images(

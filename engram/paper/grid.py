@@ -18,6 +18,9 @@ from engram.paper.scales import FULL, Protocol, Scale
 from engram.paper.slices import SliceConfig, SliceJob
 from engram.summarize import StreamSummarizer
 
+Finished = Mapping[str, dict[str, Any]]
+"""Results by the folder of their run, below that of the scale."""
+
 ASER_ON_MINI_IMAGENET = 3
 """Images a class it evaluates by, as published; two elsewhere."""
 
@@ -74,14 +77,10 @@ class Cell:
             return SliceJob(dataclasses.replace(self.config, seed=seed), out)
         return Job(dataclasses.replace(self.config, seed=seed), out)
 
-    def results(self, root: Path, seeds: int) -> dict[int, dict[str, Any]]:
-        """Of the finished runs of this configuration, by seed."""
-        found = {}
-        for seed in range(seeds):
-            file = root / self.folder(seed) / "result.json"
-            if file.is_file() and _is_of(self.config, result := json.loads(file.read_text())):
-                found[seed] = result
-        return found
+    def results(self, finished: Finished, seeds: int) -> dict[int, dict[str, Any]]:
+        """Those of this configuration, by seed."""
+        found = {seed: finished.get(self.folder(seed).as_posix()) for seed in range(seeds)}
+        return {seed: result for seed, result in found.items() if result and _is_of(self.config, result)}
 
     def folder(self, seed: int) -> Path:
         config = self.config
@@ -198,6 +197,11 @@ class SliceGrid:
             )
             for groups in self.groups
         ]
+
+
+def finished_below(root: Path) -> dict[str, dict[str, Any]]:
+    files = sorted(root.glob("*/*/seed-*/result.json"))
+    return {file.parent.relative_to(root).as_posix(): json.loads(file.read_text()) for file in files}
 
 
 def _is_of(config: RunConfig | SliceConfig, result: Mapping[str, Any]) -> bool:

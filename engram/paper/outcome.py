@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from engram.paper.catalogue import Experiment
+from engram.paper.grid import Finished
 from engram.paper.scales import Scale
 from engram.paper.targets import Target
 from engram.report.tables import Interval, Result
@@ -60,6 +60,8 @@ class PaperTable:
     """Rows whose stream is plainly shuffled within a task."""
     reference: str | None
     measures: tuple[str, ...]
+    results: dict[str, Result]
+    """All that it was made from, by the folder of the run: whoever has these can make it again."""
 
     @property
     def missing(self) -> int:
@@ -113,6 +115,7 @@ class PaperTable:
                 for row in self.rows
             ],
             "remarks": self.remarks(),
+            "results": self.results,
         }
 
     def to_markdown(self) -> str:
@@ -139,10 +142,10 @@ class PaperTable:
         return " ".join(parts)
 
 
-def gather(name: str, experiment: Experiment, scale: Scale, root: Path, seeds: int) -> PaperTable:
-    """The table from what is finished under `root`."""
+def gather(name: str, experiment: Experiment, scale: Scale, finished: Finished, seeds: int) -> PaperTable:
+    """The table from what is finished of it."""
     cells = experiment.cells(scale)
-    found = {(cell.row, cell.column): cell.results(root, seeds) for cell in cells}
+    found = {(cell.row, cell.column): cell.results(finished, seeds) for cell in cells}
     entries = {}
     for cell in cells:
         reference = found.get((experiment.grid.reference or "", cell.column), {})
@@ -168,6 +171,11 @@ def gather(name: str, experiment: Experiment, scale: Scale, root: Path, seeds: i
         shuffled=tuple(dict.fromkeys(cell.row for cell in cells if cell.shuffled)),
         reference=experiment.grid.reference,
         measures=experiment.measures,
+        results={
+            cell.folder(seed).as_posix(): result
+            for cell in cells
+            for seed, result in found[cell.row, cell.column].items()
+        },
     )
 
 

@@ -86,8 +86,8 @@ class Run:
 
 
 def read_runs(paths: Sequence[Path]) -> list[Run]:
-    """The runs in these run folders, folders of runs, or JSON files of results; in folders what is no run over tasks is
-    passed over, as a file it is refused."""
+    """The runs in these run folders, folders of runs, or JSON files of results, as `engram paper` writes too; in
+    folders what is no run over tasks is passed over, as a file it is refused."""
     runs = []
     for path in paths:
         if path.is_file():
@@ -105,6 +105,8 @@ def _read_file(path: Path) -> list[Result]:
         content = json.loads(path.read_text())
     except ValueError as error:
         raise InputError(f"{path} is no JSON: {error}") from error
+    if isinstance(content, dict) and isinstance(content.get("results"), dict):
+        content = list(content["results"].values())
     results: list[Result] = content if isinstance(content, list) else [content]
     if not all(_is_run(result) for result in results):
         raise InputError(f"{path} holds no results of runs: give a result.json, a list of such, or a folder of runs")

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from engram.cli import main, paper_command
+from engram.experiment.config import RunConfig
 from engram.paper.catalogue import EXPERIMENTS
+from engram.paper.grid import Cell
 from engram.paper.scales import SMOKE
 from tests.helpers import start_engram
 
@@ -75,6 +77,16 @@ def test_a_part_of_a_table_is_shown_as_a_part(here: None, tmp_path: Path, capsys
     shown = capsys.readouterr().out
     assert "missing" in shown
     assert "Partial: 7 of 8 runs are missing" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(
+    ("only", "cells"),
+    [("scr", 2), ("scr cifar100 K=3", 1), ("cifar100 K=3", 2), ("scr+ssd cifar", 2), ("K=3", 4), ("K=5", 0)],
+)
+def test_a_name_means_the_cells_called_exactly_so_before_those_that_contain_it(only: str, cells: int) -> None:
+    config = RunConfig("scr", "cifar100")
+    every = [Cell(row, f"cifar100 K={size}", config) for row in ("scr", "scr+ssd") for size in (3, 30)]
+    assert len(paper_command._chosen(every, only)) == cells
 
 
 def test_the_plan_names_cells_departures_and_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from engram.paper.catalogue import EXPERIMENTS, Experiment
-from engram.paper.grid import Column, Grid, Row
+from engram.paper.grid import Column, Grid, Row, finished_below
 from engram.paper.outcome import gather
 from engram.paper.plots import draw
 from engram.paper.scales import SMALL
@@ -45,7 +45,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_intervals_and_paired_differences_are_scipys(root: Path) -> None:
-    table = gather("two", TWO, SMALL, root, 4)
+    table = gather("two", TWO, SMALL, finished_below(root), 4)
     entry = table.entries["scr+ssd", "cifar100 K=30", "acc"]
     assert entry.measured is not None
     assert entry.difference is not None
@@ -60,7 +60,7 @@ def test_intervals_and_paired_differences_are_scipys(root: Path) -> None:
 
 
 def test_missing_cells_are_missing_and_partial_ones_partial(root: Path) -> None:
-    table = gather("two", TWO, SMALL, root, 4)
+    table = gather("two", TWO, SMALL, finished_below(root), 4)
     assert (table.runs, table.missing) == (16, 7)
     text = table.to_markdown()
     rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| scr")}
@@ -75,17 +75,25 @@ def test_missing_cells_are_missing_and_partial_ones_partial(root: Path) -> None:
     assert content["rows"][1]["cells"][2]["mean"] is None
 
 
+def test_what_a_table_writes_makes_it_again(root: Path) -> None:
+    table = gather("two", TWO, SMALL, finished_below(root), 3)
+    content = json.loads(json.dumps(table.to_json()))
+    assert "cifar100/scr+ssd-k30/seed-2" in content["results"]
+    assert "cifar100/scr+ssd-k30/seed-3" not in content["results"]
+    assert gather("two", TWO, SMALL, content["results"], content["seeds"]) == table
+
+
 def test_too_few_seeds_are_said_to_be_too_few(root: Path) -> None:
-    assert any("single seed" in remark for remark in gather("two", TWO, SMALL, root, 1).remarks())
+    assert any("single seed" in remark for remark in gather("two", TWO, SMALL, finished_below(root), 1).remarks())
     finish(root, "scr+ssd", 150, 0, 31.0)
     for seed in (1, 2):
         finish(root, "scr", 150, seed, 30.0)
         finish(root, "scr+ssd", 150, seed, 31.0)
-    assert any("3 seeds are few" in remark for remark in gather("two", TWO, SMALL, root, 3).remarks())
+    assert any("3 seeds are few" in remark for remark in gather("two", TWO, SMALL, finished_below(root), 3).remarks())
 
 
 def test_an_empty_table_draws_nothing(tmp_path: Path) -> None:
-    table = gather("components", EXPERIMENTS["components"], SMALL, tmp_path, 1)
+    table = gather("components", EXPERIMENTS["components"], SMALL, {}, 1)
     assert table.missing == table.runs == 12
     assert not draw(table, EXPERIMENTS["components"], SMALL, tmp_path, tmp_path / "plot.png")
     assert not (tmp_path / "plot.png").exists()

@@ -14,6 +14,7 @@ from engram.cli import main
 from engram.experiment.config import RunConfig
 from engram.experiment.run import run
 from engram.paper.catalogue import EXPERIMENTS
+from engram.paper.grid import finished_below
 from engram.paper.outcome import gather
 from engram.paper.scales import SMOKE
 from engram.report.page import page
@@ -30,7 +31,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed in (0, 1):
         run(RunConfig("scr", seed=seed, settings={"net": {"width": 8}}, **common), root / f"scr-{seed}")
     run(RunConfig("scr+ssd", keep_originals=True, settings=SSD, **common), root / "ssd-0")
-    table = gather("components", EXPERIMENTS["components"], SMOKE, root, 1)
+    table = gather("components", EXPERIMENTS["components"], SMOKE, finished_below(root), 1)
     (root / "components.json").write_text(json.dumps(table.to_json()))
     (root / "components.md").write_text(table.to_markdown())
     return root

@@ -83,7 +83,9 @@ def test_results_are_found_in_folders_and_lists(tmp_path: Path) -> None:
         (tmp_path / f"seed-{seed}").mkdir()
         (tmp_path / f"seed-{seed}" / "result.json").write_text(json.dumps(result("scr", seed, 1.0)))
     (tmp_path / "list.json").write_text(json.dumps([result("scr", 7, 1.0)]))
-    assert [run.result["seed"] for run in read_runs([tmp_path, tmp_path / "list.json"])] == [0, 1, 7]
+    (tmp_path / "table.json").write_text(json.dumps({"rows": [], "results": {"a/b/seed-8": result("scr", 8, 1.0)}}))
+    files = [tmp_path / "list.json", tmp_path / "table.json"]
+    assert [run.result["seed"] for run in read_runs([tmp_path, *files])] == [0, 1, 7, 8]
     assert read_runs([tmp_path])[1].folder == tmp_path / "seed-1"
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no finished run"):
