@@ -26,9 +26,9 @@ from engram.experiment.config import RunConfig, differing, resolved
 from engram.experiment.events import Event
 from engram.experiment.every import Due, Every
 from engram.experiment.lock import LOCK, only_one, require_free
+from engram.experiment.pictures import save_memory, save_snapshot
 from engram.experiment.prequential import Prequential
 from engram.learner import Learner
-from engram.report.pictures import save_memory, save_snapshot
 from engram.streams import Scenario, Task, TaskStream, class_incremental, load_dataset
 
 

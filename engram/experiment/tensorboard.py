@@ -12,7 +12,7 @@ from PIL import Image
 from engram.core import InputError
 from engram.experiment.config import RunConfig
 from engram.experiment.events import Event
-from engram.report.pictures import snapshots
+from engram.experiment.pictures import snapshots
 
 FOLDER = "tensorboard"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from engram.experiment.events import losses
-from engram.report.pictures import LARGEST_SHEET, snapshots
+from engram.experiment.pictures import LARGEST_SHEET, snapshots
 from engram.report.svg import Series, heat_map, line_chart, scatter_chart, scrolling, stacked_bars
 from engram.report.tables import PROTOCOL, Interval, Row, Run, compare, group_of, group_runs, protocol_of, read_runs
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from engram.report.pictures import CAPTION, GAP, _shown_slots, contact_sheet, to_image
+from engram.experiment.pictures import CAPTION, GAP, _shown_slots, contact_sheet, to_image
 from tests.helpers import feed, small_learner, toy_stream
 
 
