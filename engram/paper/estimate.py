@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from engram.experiment.config import RunConfig
 from engram.learner import Learner
 from engram.methods import find
 from engram.paper.grid import Cell
-from engram.paper.slices import SliceConfig, distil
+from engram.paper.slices import Distiller, SliceConfig
 from engram.streams import DATASETS
 
 STORED = 200
@@ -112,7 +111,7 @@ def _slice_seconds(config: SliceConfig) -> float:
     real = [torch.zeros(config.real_images, channels, size, size, dtype=torch.uint8)]
     start = perf_counter()
     with one_thread():
-        distil(real, dataclasses.replace(config, steps=1), Randomness(0))
+        Distiller(real, config, Randomness(0)).step()
     return (perf_counter() - start) * classes * config.groups * config.steps
 
 

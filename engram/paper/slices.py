@@ -22,14 +22,17 @@ from torch.nn import functional as F
 
 from engram.checkpoint import holds_checkpoint, read_checkpoint, replace_file, write_checkpoint, write_json
 from engram.core import InputError, Randomness, choose
+from engram.experiment.every import Due, Every
 from engram.experiment.lock import only_one
 from engram.experiment.run import Interrupted
 from engram.initialise import materialise
 from engram.nets import ConvNet
+from engram.state import Tree, module_state, optimizer_state, restore_module, restore_optimizer
 from engram.streams import load_dataset
 from engram.summarize import augment, draw_augmentation, image_learning_rate, matching_target, summarizing_loss
 
 CPU = torch.device("cpu")
+SAVES = Every(seconds=60)
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class SliceConfig:
 
 @dataclass(frozen=True)
 class SliceJob:
-    """Distil, train, test; resumable between groups."""
+    """Distil, train, test; resumable after any step of distilling."""
 
     config: SliceConfig
     out: Path
@@ -84,16 +87,18 @@ class SliceJob:
         config, folder = self.config, self.out / "checkpoint"
         dataset = load_dataset(config.dataset)
         chosen = np.random.default_rng([config.seed, 0]).permutation(len(dataset.class_names))[: config.classes]
-        saved: dict[str, Any] = {"seconds": 0.0, "groups": []}
+        saved: dict[str, Any] = {"seconds": 0.0, "groups": [], "group": {}}
         if holds_checkpoint(folder):
             saved = read_checkpoint(folder)
         for number in range(len(saved["groups"]), config.groups):
-            start = time.perf_counter()
             group = np.array_split(chosen, config.groups)[number]
             real = [torch.as_tensor(dataset.train_x[dataset.train_y == label]) for label in group]
-            distilled = distil(real, config, Randomness(1000 * config.seed + number), should_stop)
-            saved["groups"].append(distilled)
-            saved["seconds"] += time.perf_counter() - start
+            distiller = Distiller(real, config, Randomness(1000 * config.seed + number))
+            if saved["group"]:
+                distiller.load_state(saved["group"])
+            _distil(distiller, config.steps, saved, folder, should_stop)
+            saved["groups"].append(distiller.distilled)
+            saved["group"] = {}
             write_checkpoint(folder, saved)
         start = time.perf_counter()
         test = np.isin(dataset.test_y, chosen)
@@ -107,35 +112,86 @@ class SliceJob:
         return {"method": "gradient matching", **vars(config), **measured}
 
 
-def distil(
-    real: list[Tensor], config: SliceConfig, rng: Randomness, should_stop: Callable[[], bool] = lambda: False
-) -> Tensor:
-    """Images (classes × images_per_class, C, H, W) that give θ the gradients of these real ones (uint8, a tensor a
-    class); θ learns from the real images as it goes."""
-    channels, size = real[0].shape[1], real[0].shape[-1]
-    theta = materialise(lambda: ConvNet(channels, size, width=config.width), rng["theta"], CPU)
-    theta.grow(len(real), rng["theta"])
-    optimizer = torch.optim.SGD(theta.parameters(), lr=0.01, momentum=0.9)
-    start = [own[choose(config.images_per_class, len(own), rng["images"])].float() / 255 for own in real]
-    images = torch.stack(start).requires_grad_()
-    rate = image_learning_rate(config.images_per_class)
-    image_optimizer = torch.optim.SGD([images], lr=rate, momentum=0.9)
-    for _ in range(config.steps):
-        if should_stop():
+def _distil(
+    distiller: Distiller, steps: int, saved: dict[str, Any], folder: Path, should_stop: Callable[[], bool]
+) -> None:
+    """Go on to so many steps, saving now and then, and before it stops early."""
+    due, start = Due(SAVES), time.perf_counter()
+    while distiller.done < steps:
+        stopping = should_stop()
+        if stopping or due.after_batch():
+            saved["seconds"] += time.perf_counter() - start
+            start = time.perf_counter()
+            write_checkpoint(folder, saved | {"group": distiller.state()})
+        if stopping:
             raise Interrupted("stopped while distilling")
-        image_optimizer.zero_grad()
-        for label, own in enumerate(real):
-            sample = own[choose(config.real_images, len(own), rng["images"])].float() / 255
-            target = matching_target(theta, _augmented(sample, rng), label)
-            matching, _ = summarizing_loss(theta, _augmented(images[label], rng), label, target, None, 0.0)
+        distiller.step()
+    saved["seconds"] += time.perf_counter() - start
+
+
+class Distiller:
+    """Images of a group of classes that learn to give θ the gradients of the real ones (uint8, a tensor a class), while
+    θ learns from the real ones."""
+
+    def __init__(self, real: list[Tensor], config: SliceConfig, rng: Randomness) -> None:
+        self.real, self.real_images, self.rng, self.done = real, config.real_images, rng, 0
+        channels, size = real[0].shape[1], real[0].shape[-1]
+        self.theta = materialise(lambda: ConvNet(channels, size, width=config.width), rng["theta"], CPU)
+        self.theta.grow(len(real), rng["theta"])
+        self.optimizer = torch.optim.SGD(self.theta.parameters(), lr=0.01, momentum=0.9)
+        start = [own[choose(config.images_per_class, len(own), rng["images"])].float() / 255 for own in real]
+        self.images = torch.stack(start).requires_grad_()
+        rate = image_learning_rate(config.images_per_class)
+        self.image_optimizer = torch.optim.SGD([self.images], lr=rate, momentum=0.9)
+
+    @property
+    def distilled(self) -> Tensor:
+        """Class after class."""
+        return self.images.detach().flatten(0, 1)
+
+    def step(self) -> None:
+        self._match_gradients()
+        self._train_theta()
+        self.done += 1
+
+    def _match_gradients(self) -> None:
+        self.image_optimizer.zero_grad()
+        for label, own in enumerate(self.real):
+            sample = own[choose(self.real_images, len(own), self.rng["images"])].float() / 255
+            target = matching_target(self.theta, _augmented(sample, self.rng), label)
+            images = _augmented(self.images[label], self.rng)
+            matching, _ = summarizing_loss(self.theta, images, label, target, None, 0.0)
             matching.backward()
-        image_optimizer.step()
-        labels = choose(len(real) * 4, len(real) * 4, rng["theta"]) % len(real)
-        batch = torch.stack([real[label][choose(1, len(real[label]), rng["theta"])[0]] for label in labels.tolist()])
-        optimizer.zero_grad()
-        F.cross_entropy(theta(_augmented(batch.float() / 255, rng)), labels).backward()
-        optimizer.step()
-    return images.detach().flatten(0, 1)
+        self.image_optimizer.step()
+
+    def _train_theta(self) -> None:
+        """On a batch of four images a class on average."""
+        rng = self.rng["theta"]
+        labels = choose(len(self.real) * 4, len(self.real) * 4, rng) % len(self.real)
+        own = [self.real[label] for label in labels.tolist()]
+        batch = torch.stack([images[choose(1, len(images), rng)[0]] for images in own])
+        self.optimizer.zero_grad()
+        F.cross_entropy(self.theta(_augmented(batch.float() / 255, self.rng)), labels).backward()
+        self.optimizer.step()
+
+    def state(self) -> Tree:
+        return {
+            "done": self.done,
+            "images": self.images.detach(),
+            "image_optimizer": optimizer_state(self.image_optimizer),
+            "theta": module_state(self.theta),
+            "optimizer": optimizer_state(self.optimizer),
+            "rng": self.rng.state(),
+        }
+
+    def load_state(self, tree: Tree) -> None:
+        self.done = tree["done"]
+        with torch.no_grad():
+            self.images.copy_(tree["images"])
+        restore_optimizer(self.image_optimizer, tree["image_optimizer"])
+        restore_module(self.theta, tree["theta"])
+        restore_optimizer(self.optimizer, tree["optimizer"])
+        self.rng.load_state(tree["rng"])
 
 
 def train_and_test(images: Tensor, config: SliceConfig, x: Tensor, y: Tensor) -> float:

@@ -1,15 +1,17 @@
 """Distilling by gradient matching, in one group and in several."""
 
+import math
 from pathlib import Path
 
 import pytest
 import torch
 
+from engram.checkpoint import read_checkpoint
 from engram.core import Randomness
 from engram.experiment.run import Interrupted
 from engram.initialise import materialise
 from engram.nets import ConvNet
-from engram.paper.slices import CPU, SliceConfig, SliceJob, distil
+from engram.paper.slices import CPU, Distiller, SliceConfig, SliceJob
 from engram.summarize import matching_target, summarizing_loss
 from tests.helpers import toy_images
 
@@ -25,9 +27,12 @@ def test_distilling_descends_the_distance_between_gradients(monkeypatch: pytest.
     theta.grow(2, rng["theta"])
     targets = [matching_target(theta, own.float() / 255, label) for label, own in enumerate(real)]
     distances = []
+    config = SliceConfig("toy", 2, 1, images_per_class=1, steps=10, width=16, real_images=40)
+    distiller = Distiller(real, config, Randomness(0))
     for steps in (0, 3, 10):
-        config = SliceConfig("toy", 2, 1, images_per_class=1, steps=steps, width=16, real_images=40)
-        images = distil(real, config, Randomness(0))
+        while distiller.done < steps:
+            distiller.step()
+        images = distiller.distilled
         losses = [
             summarizing_loss(theta, images[label : label + 1], label, target, None, 0.0)[0].detach()
             for label, target in enumerate(targets)
@@ -36,19 +41,35 @@ def test_distilling_descends_the_distance_between_gradients(monkeypatch: pytest.
     assert distances[0] > distances[1] > distances[2]
 
 
-def test_a_finished_or_interrupted_job_goes_on(tmp_path: Path) -> None:
-    whole = SliceJob(CONFIG, tmp_path / "whole").run(lambda: False)
-    looks = 0
+class StopAfter:
+    """So many looks at whether to stop; it counts them."""
 
-    def in_the_second_group() -> bool:
-        nonlocal looks
-        looks += 1
-        return looks > 2
+    def __init__(self, steps: float) -> None:
+        self.steps, self.looks = steps, 0
 
+    def __call__(self) -> bool:
+        self.looks += 1
+        return self.looks > self.steps
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3])
+def test_an_interrupted_job_goes_on_where_it_stopped(steps: int, tmp_path: Path) -> None:
+    whole, broken = SliceJob(CONFIG, tmp_path / "whole"), SliceJob(CONFIG, tmp_path / "broken")
+    measured = whole.run(lambda: False)
     with pytest.raises(Interrupted):
-        SliceJob(CONFIG, tmp_path / "broken").run(in_the_second_group)
-    again = SliceJob(CONFIG, tmp_path / "broken").run(lambda: False)
-    assert again["average_end_accuracy"] == whole["average_end_accuracy"]
-    written = (tmp_path / "broken" / "result.json").stat().st_mtime_ns
-    assert SliceJob(CONFIG, tmp_path / "broken").run(lambda: False) == again
-    assert (tmp_path / "broken" / "result.json").stat().st_mtime_ns == written
+        broken.run(StopAfter(steps))
+    saved = read_checkpoint(broken.out / "checkpoint")
+    assert CONFIG.steps * len(saved["groups"]) + saved["group"]["done"] == steps
+    rest = StopAfter(math.inf)
+    assert broken.run(rest)["average_end_accuracy"] == measured["average_end_accuracy"]
+    assert rest.looks == CONFIG.steps * CONFIG.groups - steps
+    ended = [read_checkpoint(job.out / "checkpoint")["groups"] for job in (whole, broken)]
+    assert all(torch.equal(a, b) for a, b in zip(*ended, strict=True))
+
+
+def test_a_finished_job_is_not_run_again(tmp_path: Path) -> None:
+    job = SliceJob(CONFIG, tmp_path)
+    measured = job.run(lambda: False)
+    written = (tmp_path / "result.json").stat().st_mtime_ns
+    assert job.run(lambda: True) == measured
+    assert (tmp_path / "result.json").stat().st_mtime_ns == written
