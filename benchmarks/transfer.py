@@ -36,10 +36,11 @@ def main() -> None:
     torch.set_num_threads(1)
     rows = []
     for run in options.runs:
-        stream = stream_of(config_of(run))
+        config = config_of(run)
+        stream = stream_of(config)
         exported = Learner.load(run).export_memory()
         for name, build in NETS.items():
-            row: dict[str, Any] = {"run": run.name, "net": name, "images": len(exported)}
+            row: dict[str, Any] = {"run": run.name, "seed": config.seed, "net": name, "images": len(exported)}
             row |= {"method": options.method, "steps": options.steps, "memory": [], "random": []}
             for draw in range(options.draws):
                 for kind, images in (("memory", exported), ("random", random_images(exported, stream, draw))):

@@ -8,6 +8,9 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from engram.paper.catalogue import EXPERIMENTS
+from engram.paper.outcome import gather
+from engram.paper.scales import SCALES
 from engram.report.tables import Interval, compare
 
 ROOT = Path(__file__).parents[1]
@@ -107,6 +110,46 @@ def half_bytes_end(method: str, codec: str) -> Callable[[], str]:
         return f"{one['average_end_accuracy']:.1f}"
 
     return value
+
+
+def streams() -> str:
+    rows = [
+        [
+            f"`{result['stream']}`",
+            f"`{result['method']}`",
+            listed(result["average_accuracy_after_task"]),
+            f"{result['average_forgetting']:.1f}",
+            str(result["summarize_rounds"]),
+            f"{result['seconds']['total']:.0f}",
+        ]
+        for result in results("small-streams-seed0")
+    ]
+    return table(("stream", "method", "after each task", "forgetting", "rounds", "seconds"), rows)
+
+
+def transfer() -> str:
+    rows = []
+    for one in results("transfer"):
+        memory, random = mean(one["memory"]), mean(one["random"])
+        figures = (f"{memory:.1f}", f"{random:.1f}", f"{memory - random:+.1f}")
+        rows.append([str(one["seed"]), one["net"], str(one["images"]), *figures])
+    head = ("seed", "fresh net", "images", "exported memory", "random real images", "difference")
+    return table(head, rows)
+
+
+def transfer_difference() -> Interval:
+    """Over seeds, of each the mean of its nets and draws."""
+    by_seed: dict[int, list[float]] = {}
+    for one in results("transfer"):
+        by_seed.setdefault(one["seed"], []).append(mean(one["memory"]) - mean(one["random"]))
+    return Interval.of([mean(differences) for differences in by_seed.values()])
+
+
+def of_paper(file: str) -> str:
+    """A table that `engram paper` wrote, made again from the results it holds."""
+    content = results(file)
+    name, scale = content["name"], SCALES[content["scale"]]
+    return gather(name, EXPERIMENTS[name], scale, content["results"], content["seeds"]).figures()
 
 
 def last_stretch() -> str:

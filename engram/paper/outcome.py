@@ -119,8 +119,11 @@ class PaperTable:
         }
 
     def to_markdown(self) -> str:
-        """One table a measure."""
-        blocks = [f"## {self.title}", f"`engram paper {self.name} --scale {self.scale}`"]
+        return f"## {self.title}\n\n`engram paper {self.name} --scale {self.scale}`\n\n{self.figures()}\n"
+
+    def figures(self) -> str:
+        """One table a measure, in Markdown, and the remarks."""
+        blocks = []
         for measure in self.measures:
             lines = [f"| {MEASURES[measure][0]} | {' | '.join(self.columns)} |", "|---" * (len(self.columns) + 1) + "|"]
             for row in self.rows:
@@ -128,7 +131,7 @@ class PaperTable:
                 lines.append(f"| {row} | {' | '.join(shown)} |")
             blocks.append("\n".join(lines))
         blocks.append("\n".join(f"- {remark}" for remark in self.remarks()))
-        return "\n\n".join(blocks) + "\n"
+        return "\n\n".join(blocks)
 
     def _shown(self, row: str, column: str, measure: str) -> str:
         entry = self.entries.get((row, column, measure))
