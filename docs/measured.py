@@ -8,10 +8,11 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from engram.experiment.metrics import Interval
 from engram.paper.catalogue import EXPERIMENTS
 from engram.paper.outcome import gather
 from engram.paper.scales import SCALES
-from engram.report.tables import Interval, compare
+from engram.report.tables import compare
 
 ROOT = Path(__file__).parents[1]
 Result = dict[str, Any]
@@ -241,6 +242,14 @@ def smoke() -> str:
     return table(("method", "end accuracy", "last task", "seconds"), rows)
 
 
+def codecs() -> str:
+    rows = []
+    for one in results("codecs"):
+        lost = "nothing" if one["decibels"] is None else f"{one['decibels']:.1f} dB"
+        rows.append([f"`{one['codec']}`", f"{one['bytes']:,.0f}", lost])
+    return table(("codec", "bytes of an image", "what is lost of an image that came as bytes"), rows)
+
+
 def bench() -> str:
     rows = []
     for target in results("bench")["targets"]:
@@ -312,6 +321,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "fast": fast,
     "tiny and mini": tiny_mini,
     "smoke": smoke,
+    "codecs": codecs,
     "bench": bench,
     "speed-ups": speedups,
     "growth, classes": lambda: growth("classes"),
@@ -319,6 +329,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "growth, stream": growth_stream,
 }
 VALUES: dict[str, Callable[[], str]] = {
+    "soak state": lambda: f"{results('soak')['state_bytes']:,}",
+    "soak resident": lambda: f"{results('soak')['resident_bytes_in_a_thousand_batches'] / 1024:.0f}",
     "last stretch scr+ssd mean": stretch("scr+ssd", mean),
     "last stretch scr+dynamic mean": stretch("scr+dynamic", mean),
     "demo-seeds5 ssd over dynamic": mean_difference("demo-seeds5"),
@@ -331,6 +343,5 @@ VALUES: dict[str, Callable[[], str]] = {
     "fast interval": lambda: str(Interval.of([-loss for loss in fast_losses(MILD)])).split(" ± ")[1],
     "fast harsh loss": lambda: f"{mean(fast_losses(HARSH)):.1f}",
     "fast seconds": lambda: summarizing_seconds(of("small-fast-seeds3", "scr+ssd", **MILD)),
-    "fast harsh seconds": lambda: summarizing_seconds(of("small-fast-seeds3", "scr+ssd", **HARSH)),
     "exact seconds": lambda: summarizing_seconds([r for r in results("small-fast-seeds3") if not r["settings"]]),
 }

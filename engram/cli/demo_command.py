@@ -11,7 +11,7 @@ from engram.cli.parser import Parser
 from engram.cli.run_command import execute
 from engram.core import InputError
 from engram.experiment.demo import METHODS, demo_config
-from engram.experiment.every import Every
+from engram.experiment.every import EVERY_MINUTE
 from engram.experiment.pool import Job
 
 
@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
         highlight=False,
     )
     again = f"engram demo --seeds {options.seeds} --out {out} --resume"
-    code = execute(jobs, out, resume=options.resume, threads=None, checkpoint_every=Every(seconds=60.0), again=again)
+    code = execute(jobs, out, resume=options.resume, threads=None, checkpoint_every=EVERY_MINUTE, again=again)
     if code == 0:
         sheet = out / "scr+ssd" / "seed-0" / "memory" / "contact-sheet.png"
         console.print(f"First images above their summaries: {sheet}", highlight=False, soft_wrap=True)

@@ -20,11 +20,11 @@ from engram.experiment.engines import LocalEngine, RayEngine
 from engram.experiment.lock import in_turn
 from engram.experiment.pool import cores
 from engram.experiment.run import Interrupted
-from engram.experiment.sweep import Engine, SweepJob, Swept, sweep
+from engram.experiment.sweep import Happened, sweep
 from engram.paper.catalogue import EXPERIMENTS, Experiment, find_experiment
-from engram.paper.estimate import Stopwatch
-from engram.paper.grid import Cell, finished_below
+from engram.paper.grid import Cell, departures_of, finished_below
 from engram.paper.outcome import PaperTable, gather
+from engram.paper.plan import chosen, costs_of, jobs_left
 from engram.paper.plots import draw
 from engram.paper.scales import SCALES, Scale
 
@@ -57,42 +57,42 @@ def main(argv: list[str]) -> int:
     if seeds < 1:
         raise InputError("no seed to run: --seeds must be at least 1")
     root: Path = options.out.absolute() / scale.name
-    cells = _chosen(experiment.cells(scale), options.only)
+    cells = chosen(experiment.cells(scale), options.only)
     if not cells:
         rows = ", ".join(dict.fromkeys(cell.row for cell in experiment.cells(scale)))
         raise InputError(f"no row or column of {options.name} contains {options.only!r}; its rows are {rows}")
     if options.dry_run:
         _print_plan(cells, seeds, root, options.workers or cores(), console)
         return 0
-    swept, code = Swept(), 0
-    jobs = {} if options.show else _jobs(cells, seeds, root)
-    if jobs:
-        engine: Engine = RayEngine(options.ray) if options.ray else LocalEngine(options.workers)
-        with stop_on_signal() as should_stop:
-            try:
-                swept = sweep(
-                    list(jobs.values()),
-                    engine,
-                    root / f".stop-{platform.node()}-{os.getpid()}",
-                    listen=_Teller(list(jobs), console),
-                    should_stop=should_stop,
-                )
-            except Interrupted as stopped:
-                console.print(f"{stopped}. Everything is saved: the same command goes on from there.")
-                code = should_stop.exit_code
-        for position, reason in swept.failures.items():
-            console.print(f"failed: {list(jobs)[position]}: {reason}", highlight=False, soft_wrap=True)
-    table = gather(options.name, experiment, scale, finished_below(root), seeds)
-    drawn = _write(table, experiment, scale, root)
+    code = 0 if options.show else _run(cells, seeds, root, options.ray, options.workers, console)
+    table, drawn = _write(options.name, experiment, scale, root, seeds)
     console.print(Markdown(table.to_markdown()))
     console.print(f"{root / options.name}.md, .json{' and .png' if drawn else ''}", highlight=False, soft_wrap=True)
-    return code or (1 if swept.failures else 0)
+    return code
 
 
-def _chosen(cells: list[Cell], only: str) -> list[Cell]:
-    """Those whose row, column, or both is exactly this; where there is none, whose row and column contain it."""
-    exactly = [cell for cell in cells if only in (cell.row, cell.column, f"{cell.row} {cell.column}")]
-    return exactly or [cell for cell in cells if only in f"{cell.row} {cell.column}"]
+def _run(cells: list[Cell], seeds: int, root: Path, ray: str | None, workers: int | None, console: Console) -> int:
+    """What is not finished of these cells; the exit code."""
+    jobs = jobs_left(cells, seeds, root)
+    if not jobs:
+        return 0
+    teller = _Teller(list(jobs), console)
+    with stop_on_signal() as should_stop:
+        try:
+            swept = sweep(
+                list(jobs.values()),
+                RayEngine(ray) if ray else LocalEngine(workers),
+                root / f".stop-{platform.node()}-{os.getpid()}",
+                listen=teller,
+                should_stop=should_stop,
+            )
+        except Interrupted as stopped:
+            console.print(f"{stopped}. Everything is saved: the same command goes on from there.")
+            return should_stop.exit_code
+    if swept.failures:
+        console.print(f"{len(swept.failures)} of {len(jobs)} runs failed; the same command tries them again")
+        return 1
+    return 0
 
 
 def _catalogue() -> Table:
@@ -103,47 +103,29 @@ def _catalogue() -> Table:
     return table
 
 
-def _jobs(cells: list[Cell], seeds: int, root: Path) -> dict[str, SweepJob]:
-    """Those not finished, by name; a run that stands in two cells is one."""
-    found: dict[Path, tuple[str, SweepJob]] = {}
-    finished = finished_below(root)
-    for seed in range(seeds):
-        for cell in cells:
-            if seed in cell.results(finished, seeds):
-                continue
-            name = f"{cell.row}, {cell.column}, seed {seed}"
-            found.setdefault(cell.folder(seed), (name, cell.job(seed, root)))
-    return dict(found.values())
-
-
-def _write(table: PaperTable, experiment: Experiment, scale: Scale, root: Path) -> bool:
-    """Returns whether there was something to draw."""
+def _write(name: str, experiment: Experiment, scale: Scale, root: Path, seeds: int) -> tuple[PaperTable, bool]:
+    """The table of what is finished now, and whether there was something to draw."""
     root.mkdir(parents=True, exist_ok=True)
     with in_turn(root):
-        replace_file(root / f"{table.name}.md", table.to_markdown().encode())
-        write_json(root / f"{table.name}.json", table.to_json())
-        return draw(table, experiment, scale, root, root / f"{table.name}.png")
+        table = gather(name, experiment, scale, finished_below(root), seeds)
+        replace_file(root / f"{name}.md", table.to_markdown().encode())
+        write_json(root / f"{name}.json", table.to_json())
+        return table, draw(table, experiment, scale, root, root / f"{name}.png")
 
 
 def _print_plan(cells: list[Cell], seeds: int, root: Path, workers: int, console: Console) -> None:
-    """Seconds of a cell are those of its finished runs, or an estimate by a few timed steps."""
     plan = Table("row", "column", "runs", "finished", "seconds a run", box=None)
-    left, known, stopwatch = 0.0, dict[Path, float](), Stopwatch()
-    finished = finished_below(root)
-    for cell in cells:
-        folder = cell.folder(0)
-        taken = [float(result["seconds"]["total"]) for result in cell.results(finished, seeds).values()]
-        if folder not in known:
-            known[folder] = sum(taken) / len(taken) if taken else stopwatch.seconds_of(cell)
-            left += known[folder] * (seeds - len(taken))
-        about = "" if taken else "about "
-        plan.add_row(cell.row, cell.column, str(seeds), str(len(taken)), f"{about}{known[folder]:.0f}")
+    costs = costs_of(cells, seeds, finished_below(root))
+    for cell, cost in zip(cells, costs, strict=True):
+        about = "" if cost.finished else "about "
+        plan.add_row(cell.row, cell.column, str(seeds), str(cost.finished), f"{about}{cost.seconds:.0f}")
     console.print(plan)
-    departures = dict.fromkeys(f"{cell.row}: {'; '.join(cell.departures)}" for cell in cells if cell.departures)
-    for departure in departures:
+    for departure in departures_of(cells):
         console.print(f"departure: {departure}", highlight=False)
+    distinct = {cell.folder(0): cost for cell, cost in zip(cells, costs, strict=True)}
+    left = sum(cost.seconds * (seeds - cost.finished) for cost in distinct.values())
     console.print(
-        f"{len(known)} cells of {seeds} seeds: about {readable_time(left)} of one core, "
+        f"{len(distinct)} cells of {seeds} seeds: about {readable_time(left)} of one core, "
         f"{readable_time(left / workers)} on {workers}",
         highlight=False,
     )
@@ -157,17 +139,20 @@ def readable_time(seconds: float) -> str:
 
 
 class _Teller:
-    """One line a run that ends, with how many are done and how long the rest may take."""
+    """One line when a run begins and when it ends, with how many are done and how long the rest may take."""
 
     def __init__(self, names: list[str], console: Console) -> None:
         self.names, self.console = names, console
         self.began, self.ended = time.monotonic(), 0
+        self.reasons: set[str] = set()
 
-    def __call__(self, job: int, what: str) -> None:
-        self.ended += what != "again"
-        left = (time.monotonic() - self.began) / max(1, self.ended) * (len(self.names) - self.ended)
-        self.console.print(
-            f"{what}: {self.names[job]} ({self.ended} of {len(self.names)}, about {readable_time(left)} left)",
-            highlight=False,
-            soft_wrap=True,
-        )
+    def __call__(self, job: int, what: Happened, why: str) -> None:
+        said = f"{what}: {self.names[job]}"
+        if why:
+            said += ": as before" if why in self.reasons else f": {why}"
+            self.reasons.add(why)
+        if what in ("done", "failed"):
+            self.ended += 1
+            left = (time.monotonic() - self.began) / self.ended * (len(self.names) - self.ended)
+            said += f" ({self.ended} of {len(self.names)}, about {readable_time(left)} left)"
+        self.console.print(said, highlight=False, soft_wrap=True)

@@ -9,13 +9,15 @@ learning rate included, is the paper's default.
 from __future__ import annotations
 
 from engram.experiment.config import RunConfig
+from engram.methods import find
 
 METHODS = ("scr", "scr+dynamic", "scr+ssd")
 
 
 def demo_config(method: str, seed: int) -> RunConfig:
+    parts = find(method)
     settings = {"net": {"width": 12}}
-    if method.endswith("+ssd"):
+    if parts.summarize:
         settings |= {"theta": {"width": 32}, "summarize": {"queue": 16, "ready": 8, "interval": 2}}
     return RunConfig(
         method=method,
@@ -25,6 +27,6 @@ def demo_config(method: str, seed: int) -> RunConfig:
         memory_size=10,
         slots_per_class=1,
         boundary_gap=10,
-        keep_originals=method != "scr",
+        keep_originals="claims" in parts.policy.provides,
         settings=settings,
     )

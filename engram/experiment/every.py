@@ -29,6 +29,9 @@ class Every:
         return Every(batches=int(match[1]))
 
 
+EVERY_MINUTE = Every(seconds=60.0)
+
+
 class Due:
     """Says when the next save is due."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 Matrix = Sequence[Sequence[float | None]]
 
@@ -42,12 +43,26 @@ def learning_accuracy(matrix: Matrix) -> float:
     return sum(value for value in diagonal if value is not None) / len(diagonal)
 
 
-def mean_and_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float | None]:
-    """Mean and half-width of its Student-t interval; no interval for a single value."""
-    mean = sum(values) / len(values)
-    if len(values) < 2:
-        return mean, None
-    from scipy.stats import t
+@dataclass(frozen=True)
+class Interval:
+    """A mean and the half-width of its 95 % Student-t interval, None for a single value."""
 
-    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
-    return mean, float(t.ppf((1 + confidence) / 2, len(values) - 1)) * deviation / math.sqrt(len(values))
+    mean: float
+    half_width: float | None
+    count: int
+
+    @staticmethod
+    def of(values: Sequence[float]) -> Interval:
+        count, mean = len(values), sum(values) / len(values)
+        if count < 2:
+            return Interval(mean, None, count)
+        from scipy.stats import t
+
+        deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (count - 1))
+        return Interval(mean, float(t.ppf(0.975, count - 1)) * deviation / math.sqrt(count), count)
+
+    def __str__(self) -> str:
+        return f"{self.mean:.1f} ± {'–' if self.half_width is None else f'{self.half_width:.1f}'}"
+
+    def signed(self) -> str:
+        return f"{'+' if self.mean >= 0 else ''}{self}"

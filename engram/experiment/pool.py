@@ -17,7 +17,7 @@ import torch
 
 from engram.experiment.config import RunConfig
 from engram.experiment.events import Event
-from engram.experiment.every import Every
+from engram.experiment.every import EVERY_MINUTE, Every
 from engram.experiment.run import Interrupted, run
 
 
@@ -38,7 +38,7 @@ def run_all(
     *,
     workers: int | None = None,
     resume: bool = False,
-    checkpoint_every: Every = Every(seconds=60.0),
+    checkpoint_every: Every = EVERY_MINUTE,
     on_event: Callable[[int, Event], None] = lambda job, event: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[dict[str, Any]]:

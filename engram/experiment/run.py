@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import yaml
 
 from engram.checkpoint import holds_checkpoint, replace_file, write_json
@@ -24,11 +23,12 @@ from engram.core import InputError
 from engram.experiment import metrics
 from engram.experiment.config import RunConfig, differing, resolved
 from engram.experiment.events import Event
-from engram.experiment.every import Due, Every
+from engram.experiment.every import EVERY_MINUTE, Due, Every
 from engram.experiment.lock import LOCK, only_one, require_free
 from engram.experiment.pictures import save_memory, save_snapshot
 from engram.experiment.prequential import Prequential
 from engram.learner import Learner
+from engram.restoring import environment
 from engram.streams import Scenario, Task, TaskStream, class_incremental, load_dataset
 
 
@@ -41,7 +41,7 @@ def run(
     out: Path,
     *,
     resume: bool = False,
-    checkpoint_every: Every = Every(seconds=60.0),
+    checkpoint_every: Every = EVERY_MINUTE,
     on_event: Callable[[Event], None] = lambda event: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
@@ -289,11 +289,5 @@ def _end_torn_line(path: Path) -> None:
 
 
 def _environment() -> dict[str, Any]:
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "machine": platform.machine(),
-        "threads": torch.get_num_threads(),
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-    }
+    command = [Path(sys.argv[0]).name, *sys.argv[1:]]
+    return environment() | {"python": platform.python_version(), "numpy": np.__version__, "command": command}

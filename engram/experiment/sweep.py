@@ -15,7 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from engram.core import InputError
 from engram.experiment.lock import BusyError
@@ -61,8 +61,9 @@ class Swept:
     """Why a job failed, after all its attempts."""
 
 
-Listener = Callable[[int, str], None]
-"""Hears of a job's position and what became of it: done, again or failed."""
+Happened = Literal["begins", "done", "again", "failed"]
+Listener = Callable[[int, Happened, str], None]
+"""Hears of a job's position, what became of it, and why it failed."""
 
 
 def sweep(
@@ -71,7 +72,7 @@ def sweep(
     stop_file: Path,
     *,
     attempts: int = 3,
-    listen: Listener = lambda job, what: None,
+    listen: Listener = lambda job, what, why: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Swept:
     """Run all jobs, as many at a time as the engine has workers. One that fails is tried again, and then left; the
@@ -94,6 +95,7 @@ def sweep(
             while waiting and len(running) < engine.workers and not stop_file.exists():
                 position = waiting.popleft()
                 tried[position] += 1
+                listen(position, "begins", "")
                 running[engine.submit(work, jobs[position], stop_file, environment)] = position
             finished, _ = wait(running, timeout=LOOK_EVERY, return_when=FIRST_COMPLETED)
             for future in finished:
@@ -103,13 +105,15 @@ def sweep(
                     continue
                 if error is None:
                     swept.results[position] = future.result()
-                    listen(position, "done")
-                elif tried[position] < attempts and _worth_another(cause):
+                    listen(position, "done", "")
+                    continue
+                reason = f"{type(cause).__name__}: {cause}"
+                if tried[position] < attempts and _worth_another(cause):
                     waiting.append(position)
-                    listen(position, "again")
+                    listen(position, "again", reason)
                 else:
-                    swept.failures[position] = f"{type(cause).__name__}: {cause}"
-                    listen(position, "failed")
+                    swept.failures[position] = reason
+                    listen(position, "failed", reason)
     finally:
         stop_file.touch()
         engine.close()

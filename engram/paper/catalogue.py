@@ -28,7 +28,8 @@ class Experiment:
         targets: the paper's figures of this table, if it gives them as numbers.
         measures: what of each result is shown, by the paper's short name.
         plot: how it is drawn.
-        seeds: of each cell at the small scale, where they are fewer than that scale's.
+        seeds: of each cell, where they are fewer than the scale's.
+        small_seeds: the same at the small scale.
     """
 
     title: str
@@ -37,12 +38,14 @@ class Experiment:
     measures: tuple[str, ...] = ("acc",)
     plot: Plot = "bars"
     seeds: int | None = None
+    small_seeds: int | None = None
 
     def cells(self, scale: Scale) -> list[Cell]:
         return self.grid.cells(scale)
 
     def seeds_at(self, scale: Scale) -> int:
-        return self.seeds if self.seeds is not None and scale.name == "small" else scale.seeds
+        fewer = self.small_seeds if scale.name == "small" else None
+        return min(scale.seeds, fewer or self.seeds or scale.seeds)
 
 
 SHUFFLED = ("fine-tune", "ewc++", "lwf", "a-gem", "er", "mir", "gss", "aser", "dvc", "rar")
@@ -54,12 +57,18 @@ def _rows(*methods: str) -> tuple[Row, ...]:
     return tuple(Row(method, method, stream="paper-shuffled" if method in SHUFFLED else "paper") for method in methods)
 
 
+def _with_and_without_ssd(*methods: str) -> tuple[Row, ...]:
+    return tuple(
+        row for method in methods for row in (*_rows(method), Row(f"{method}+ssd", f"{method}+ssd", against=method))
+    )
+
+
 def _columns(*slots: int, dataset: str = CIFAR) -> tuple[Column, ...]:
     return tuple(Column(dataset, count) for count in slots)
 
 
-def _over(room: str, name: str, *values: float) -> tuple[Column, ...]:
-    return tuple(Column(CIFAR, 1, (room, name, value)) for value in values)
+def _over(room: str, name: str, *values: float, slots: tuple[int, ...] = (1,)) -> tuple[Column, ...]:
+    return tuple(Column(CIFAR, count, (room, name, value)) for count in slots for value in values)
 
 
 _GRADIENTS_ONLY = Row("scr+dynamic+summarizing", "scr+ssd", {"summarize": {"gamma": 0.0, "theta_past_images": 0}})
@@ -77,7 +86,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             reference="scr",
         ),
         Targets("table_main"),
-        seeds=1,
+        small_seeds=1,
     ),
     "components": Experiment(
         "What dynamic memory, summarizing and past assistance add",
@@ -86,7 +95,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "baselines": Experiment(
         "SSD on other methods",
-        Grid(_rows("er", "er+ssd", "dvc", "dvc+ssd", "scr", "scr+ssd"), _columns(*SLOTS)),
+        Grid(_with_and_without_ssd("er", "dvc", "scr"), _columns(*SLOTS)),
         Targets("table_baselines"),
     ),
     "memory-construction": Experiment(
@@ -104,13 +113,13 @@ EXPERIMENTS: dict[str, Experiment] = {
                 *_rows("rar-s"),
             ),
             _columns(*SLOTS),
-            reference="scr+ssd",
+            reference="rar-s",
         ),
         Targets("table_more_iterations"),
     ),
     "larger-memory": Experiment(
         "Larger memories: accuracy and forgetting",
-        Grid(_rows("scr", "scr+ssd", "rar", "rar+ssd", "rar-s", "rar-s+ssd"), _columns(20, 50), reference="scr"),
+        Grid(_with_and_without_ssd("scr", "rar", "rar-s"), _columns(20, 50)),
         Targets("table_larger_memory"),
         measures=("acc", "forgetting"),
     ),
@@ -121,13 +130,13 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "memory-size": Experiment(
         "Accuracy against the size of the memory",
-        Grid(_rows("er", "er+ssd", "scr", "scr+ssd"), _columns(*SLOTS)),
+        Grid(_with_and_without_ssd("er", "scr"), _columns(*SLOTS, 20, 50)),
         Targets("table_baselines"),
         plot="memory-size",
     ),
     "cost": Experiment(
-        "Seconds of a run by part, and accuracy",
-        Grid(_rows("er", "er+ssd", "dvc", "dvc+ssd", "scr", "scr+ssd", "rar-s"), _columns(*SLOTS)),
+        "Seconds of a run, and accuracy",
+        Grid((*_with_and_without_ssd("er", "dvc", "scr"), *_rows("rar-s")), _columns(*SLOTS)),
         Targets("table_baselines"),
         measures=("acc", "seconds"),
         plot="cost",
@@ -139,13 +148,13 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "tau": Experiment(
         "The interval between rounds of summarizing",
-        Grid((_SSD,), _over("summarize", "interval", 1, 2, 4, 6, 8, 10)),
+        Grid((*_rows("scr"), _SSD), _over("summarize", "interval", 1, 2, 4, 6, 8, 10), reference="scr"),
         measures=("acc", "seconds"),
         plot="setting",
     ),
     "queue": Experiment(
         "Real images of each class kept for summarizing",
-        Grid((_SSD,), _over("summarize", "queue", 16, 32, 64, 128)),
+        Grid((_SSD,), _over("summarize", "queue", 16, 32, 64, 128, slots=SLOTS)),
         plot="setting",
     ),
     "loss-curve": Experiment(
@@ -158,14 +167,15 @@ EXPERIMENTS: dict[str, Experiment] = {
         "First images of the classes, and the summaries they became",
         Grid((_SSD,), _columns(1), keep_originals=True),
         plot="pictures",
+        seeds=1,
     ),
     "controls": Experiment(
-        "What scr makes of the bytes and of the time that summarizing takes",
+        "What scr makes of more images and of more steps",
         Grid(
             (
                 *_rows("scr", "scr+ssd"),
-                Row("scr, bytes of scr+ssd", "scr", bytes_of_ssd=True),
-                Row("scr x2, time of scr+ssd and more", "scr", repeats=2),
+                Row("scr, image bytes of scr+ssd", "scr", bytes_of_ssd=True),
+                Row("scr, two steps a batch", "scr", repeats=2),
             ),
             _columns(*SLOTS),
             reference="scr",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from engram.memory import NoMemory
 from engram.methods import Settings, configurable, find, method_settings, settings_of
 from engram.paper.scales import FULL, Protocol, Scale
 from engram.paper.slices import SliceConfig, SliceJob
+from engram.sizes import parse_bytes
 from engram.summarize import StreamSummarizer
 
 Finished = Mapping[str, dict[str, Any]]
@@ -36,6 +37,8 @@ class Row:
     stream: str = "paper"
     bytes_of_ssd: bool = False
     """Give it, as images, the bytes of `+ssd`: memory, queue and working copies."""
+    against: str | None = None
+    """The row it is compared with, seed by seed; the grid's reference if it names none."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,8 @@ class Cell:
     """From what the paper runs, in words."""
     key: tuple[str, int] = ("", 0)
     """The paper's data set and images a class."""
+    against: str | None = None
+    """The row it is compared with, in the same column."""
 
     @property
     def shuffled(self) -> bool:
@@ -86,7 +91,7 @@ class Cell:
         config = self.config
         if isinstance(config, SliceConfig):
             return Path(config.dataset) / f"slices-{config.groups}x" / f"seed-{seed}"
-        size = f"k{config.memory_size}"
+        size = f"k{config.memory_size}" if config.memory_bytes is None else f"{config.memory_bytes}"
         changed = [
             f"{room}.{name}={value}"
             for room, settings in sorted(config.settings.items())
@@ -102,7 +107,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """Rows and columns. `reference` is the row that others are compared with, seed by seed."""
+    """Rows and columns. `reference` is the row that others are compared with, if they name none themselves."""
 
     rows: tuple[Row, ...]
     columns: tuple[Column, ...]
@@ -126,6 +131,10 @@ class Grid:
             for column in self.columns
             if column.dataset in scale.protocols and column.slots in scale.slots[column.dataset]
         ]
+
+    def labels(self, scale: Scale) -> tuple[str, ...]:
+        """Of the columns, in the paper's order."""
+        return tuple(dict.fromkeys(column.label(scale) for column in self.columns_at(scale)))
 
     def _slots(self, dataset: str) -> list[int]:
         return [column.slots for column in self.columns if column.dataset == dataset]
@@ -151,13 +160,20 @@ class Grid:
             classes_per_task=protocol.classes_per_task,
             batch=scale.iid_batch if iid else None,
             images_per_class=protocol.images_per_class,
-            epochs=scale.epochs,
+            epochs=scale.epochs if iid else RunConfig.epochs,
             memory_size=memory_size,
             repeats=repeats if repeats != find(row.method).repeats else None,
             keep_originals=self.keep_originals,
             settings=_not_default(row.method, settings),
         )
-        return Cell(row.label, column.label(scale), config, tuple(departures), (column.dataset, column.slots))
+        return Cell(
+            row.label,
+            column.label(scale),
+            config,
+            tuple(departures),
+            (column.dataset, column.slots),
+            row.against or (self.reference if row.label != self.reference else None),
+        )
 
 
 @dataclass(frozen=True)
@@ -165,9 +181,12 @@ class SliceGrid:
     """The slices table: one row a number of groups that the classes are distilled in."""
 
     groups: tuple[int, ...]
-    reference: str | None = "100x1"
+
+    def labels(self, scale: Scale) -> tuple[str, ...]:
+        return (f"{scale.protocols['cifar100'].dataset}, {scale.slices.classes} classes",)
 
     def cells(self, scale: Scale) -> list[Cell]:
+        """Rows are named as in the paper, where the groups share out a hundred classes."""
         protocol, slices = scale.protocols["cifar100"], scale.slices
         departures = [
             f"{ours} {what} instead of {theirs}"
@@ -182,7 +201,7 @@ class SliceGrid:
         return [
             Cell(
                 row=f"{100 // groups}x{groups}",
-                column=f"{protocol.dataset}, {slices.classes} classes",
+                column=self.labels(scale)[0],
                 config=SliceConfig(
                     protocol.dataset,
                     slices.classes,
@@ -194,9 +213,22 @@ class SliceGrid:
                 ),
                 departures=tuple(departures),
                 key=("cifar100", 50),
+                against=None if groups == self.groups[0] else f"{100 // self.groups[0]}x{self.groups[0]}",
             )
             for groups in self.groups
         ]
+
+
+def departures_of(cells: Sequence[Cell]) -> list[str]:
+    """Row by row, and of which data sets where they are not of all its cells."""
+    said = []
+    for row in dict.fromkeys(cell.row for cell in cells):
+        own = [cell for cell in cells if cell.row == row]
+        for departure in dict.fromkeys(departure for cell in own for departure in cell.departures):
+            departing = [cell for cell in own if departure in cell.departures]
+            datasets = ", ".join(dict.fromkeys(cell.config.dataset for cell in departing))
+            said.append(f"{row}{f' on {datasets}' if len(departing) < len(own) else ''}: {departure}")
+    return said
 
 
 def finished_below(root: Path) -> dict[str, dict[str, Any]]:
@@ -206,8 +238,10 @@ def finished_below(root: Path) -> dict[str, dict[str, Any]]:
 
 def _is_of(config: RunConfig | SliceConfig, result: Mapping[str, Any]) -> bool:
     """Whether the result is of this configuration, as far as it says; the seed apart, and what `run` fills in (an iid
-    stream has a single task, whatever it was cut from)."""
+    stream has a single task, whatever it was cut from). A result calls the limit of its memory `memory_budget`."""
     chosen = {name: value for name, value in vars(config).items() if value is not None}
+    if "memory_bytes" in chosen:
+        chosen["memory_budget"] = parse_bytes(chosen.pop("memory_bytes"))
     said = chosen.keys() & result.keys() - {"seed", "prequential"} - (
         {"tasks"} if result.get("stream") == "iid" else set()
     )
@@ -222,7 +256,8 @@ def _settings(row: Row, column: Column, protocol: Protocol) -> tuple[dict[str, d
     for room, changes in {**protocol.shared, "summarize": protocol.summarize}.items():
         if room in parts and changes:
             settings[room] = dict(changes) | settings.get(room, {})
-            departures += [f"{room}.{name} {value}" for name, value in changes.items()]
+            varied = column.setting[:2] if column.setting else None
+            departures += [f"{room}.{name} {value}" for name, value in changes.items() if (room, name) != varied]
     if column.setting and column.setting[0] in parts:
         room, name, value = column.setting
         settings.setdefault(room, {})[name] = value

@@ -3,15 +3,18 @@ missing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
+from engram.experiment.config import RunConfig
+from engram.experiment.metrics import Interval
 from engram.paper.catalogue import Experiment
-from engram.paper.grid import Finished
-from engram.paper.scales import Scale
+from engram.paper.grid import Cell, Finished, departures_of
+from engram.paper.scales import FULL, Protocol, Scale
 from engram.paper.targets import Target
-from engram.report.tables import Interval, Result
+from engram.report.tables import Result
 
 MEASURES: dict[str, tuple[str, Callable[[Result], float]]] = {
     "acc": ("end accuracy %", lambda result: float(result["average_end_accuracy"])),
@@ -55,30 +58,22 @@ class PaperTable:
     rows: tuple[str, ...]
     entries: dict[tuple[str, str, str], Entry]
     """By row, column and measure; a cell the table does not have is absent."""
-    departures: tuple[str, ...]
-    shuffled: tuple[str, ...]
-    """Rows whose stream is plainly shuffled within a task."""
-    reference: str | None
     measures: tuple[str, ...]
+    runs: int
+    """That the whole table is made from; cells may share one."""
+    notes: tuple[str, ...]
+    """What is particular to this table."""
     results: dict[str, Result]
     """All that it was made from, by the folder of the run: whoever has these can make it again."""
 
     @property
     def missing(self) -> int:
         """Runs that are not there."""
-        first = self.measures[0]
-        return sum(entry.missing for (_, _, measure), entry in self.entries.items() if measure == first)
-
-    @property
-    def runs(self) -> int:
-        first = self.measures[0]
-        return sum(entry.wanted for (_, _, measure), entry in self.entries.items() if measure == first)
+        return self.runs - len(self.results)
 
     def remarks(self) -> list[str]:
         """What a reader must know before believing a figure."""
-        said = [f"± is a 95 % t-interval over seeds{_difference_note(self.reference)}."]
-        if self.scale != "full":
-            said.append("The paper's figures are of its own protocol and ten runs: compare orders, not numbers.")
+        said = ["± is a 95 % t-interval over seeds."]
         if self.missing:
             said.append(f"Partial: {self.missing} of {self.runs} runs are missing.")
         fewest = min((entry.seeds for entry in self.entries.values() if entry.seeds), default=0)
@@ -86,13 +81,7 @@ class PaperTable:
             said.append("Of a single seed nothing can be said about chance: differences of a few points mean nothing.")
         elif 1 < fewest < 5:
             said.append(f"{fewest} seeds are few: only differences whose interval excludes zero mean anything.")
-        if self.shuffled:
-            said.append(
-                f"{', '.join(self.shuffled)}: images plainly shuffled within a task, as published; other streams have "
-                "one image of each class in a batch."
-            )
-        said += [f"Departure: {departure}." for departure in self.departures]
-        return said
+        return [*said, *self.notes]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -139,7 +128,7 @@ class PaperTable:
             return ""
         parts = [str(entry)]
         if entry.difference:
-            parts.append(f"[{entry.difference.signed() if entry.seeds > 1 else f'{entry.difference.mean:+.1f}'}]")
+            parts.append(f"[{_difference_text(entry.difference, entry.seeds)}]")
         if entry.paper:
             parts.append(f"(paper {_target_text(entry.paper)})")
         return " ".join(parts)
@@ -151,34 +140,31 @@ def gather(name: str, experiment: Experiment, scale: Scale, finished: Finished, 
     found = {(cell.row, cell.column): cell.results(finished, seeds) for cell in cells}
     entries = {}
     for cell in cells:
-        reference = found.get((experiment.grid.reference or "", cell.column), {})
+        reference = found.get((cell.against or "", cell.column), {})
         for measure in experiment.measures:
             paper = experiment.targets.of(cell.row, *cell.key, measure) if experiment.targets else None
-            entries[cell.row, cell.column, measure] = _entry(
-                found[cell.row, cell.column],
-                reference if cell.row != experiment.grid.reference else {},
-                measure,
-                seeds,
-                paper,
-            )
-    departures = dict.fromkeys(f"{cell.row}: {'; '.join(cell.departures)}" for cell in cells if cell.departures)
+            own = found[cell.row, cell.column]
+            entries[cell.row, cell.column, measure] = _entry(own, reference, measure, seeds, paper)
+    results = {
+        cell.folder(seed).as_posix(): result for cell in cells for seed, result in found[cell.row, cell.column].items()
+    }
+    folders = {cell.folder(0).parent.as_posix() for cell in cells}
+    others = [path for path in finished if path not in results and str(PurePosixPath(path).parent) in folders]
+    notes = [*_about_comparisons(cells), *_about_protocols(cells, scale)]
+    if others:
+        notes.append(f"Finished but not shown: {len(others)} runs of other seeds (--seeds) or configurations.")
     return PaperTable(
         name=name,
         title=experiment.title,
         scale=scale.name,
         seeds=seeds,
-        columns=tuple(dict.fromkeys(cell.column for cell in cells)),
+        columns=experiment.grid.labels(scale),
         rows=tuple(dict.fromkeys(cell.row for cell in cells)),
         entries=entries,
-        departures=tuple(departures),
-        shuffled=tuple(dict.fromkeys(cell.row for cell in cells if cell.shuffled)),
-        reference=experiment.grid.reference,
         measures=experiment.measures,
-        results={
-            cell.folder(seed).as_posix(): result
-            for cell in cells
-            for seed, result in found[cell.row, cell.column].items()
-        },
+        runs=len(folders) * seeds,
+        notes=tuple(notes),
+        results=results,
     )
 
 
@@ -205,12 +191,54 @@ def _entry_json(entry: Entry) -> dict[str, Any]:
         "half_width": None if entry.measured is None else entry.measured.half_width,
         "difference": None if entry.difference is None else round(entry.difference.mean, 4),
         "difference_half_width": None if entry.difference is None else entry.difference.half_width,
+        "difference_seeds": 0 if entry.difference is None else entry.difference.count,
         "paper": entry.paper,
     }
 
 
-def _difference_note(reference: str | None) -> str:
-    return f"; in brackets the difference to {reference}, seed by seed" if reference else ""
+def _difference_text(difference: Interval, seeds: int) -> str:
+    text = difference.signed() if difference.count > 1 else f"{difference.mean:+.1f}"
+    return text if difference.count == seeds else f"{text} over {difference.count} of them"
+
+
+def _about_comparisons(cells: Sequence[Cell]) -> list[str]:
+    """What the differences are between."""
+    compared = {cell.row: cell.against for cell in cells if cell.against}
+    references = set(compared.values())
+    said = []
+    if len(references) == 1:
+        said.append(f"In brackets the difference to {references.pop()}, seed by seed.")
+    elif references:
+        pairs = ", ".join(f"{row} to {other}" for row, other in compared.items())
+        said.append(f"In brackets the differences, seed by seed: {pairs}.")
+    shuffled = dict.fromkeys(cell.row for cell in cells if cell.shuffled)
+    if shuffled:
+        said.append(
+            f"{', '.join(shuffled)}: images plainly shuffled within a task, as published; other streams over tasks "
+            "have one image of each class in a batch."
+        )
+    both = [row for row, other in compared.items() if (row in shuffled) != (other in shuffled)]
+    if both and len(references) != 1:
+        said.append(f"The difference of {', '.join(both)} is also that between these two streams.")
+    return said
+
+
+def _about_protocols(cells: Sequence[Cell], scale: Scale) -> list[str]:
+    """How what was run differs from what the paper ran."""
+    if scale is FULL:
+        return []
+    said = ["The paper's figures are of its own protocol and ten runs: compare orders, not numbers."]
+    for dataset in dict.fromkeys(cell.key[0] for cell in cells if isinstance(cell.config, RunConfig)):
+        ours, papers = scale.protocols[dataset], FULL.protocols[dataset]
+        said.append(f"Here {_length(ours)}; in the paper {_length(papers)}.")
+    return said + [f"Departure: {departure}." for departure in departures_of(cells)]
+
+
+def _length(protocol: Protocol) -> str:
+    return (
+        f"{protocol.tasks} tasks of {protocol.classes_per_task} classes of {protocol.dataset}, "
+        f"{protocol.images_per_class} images each"
+    )
 
 
 def _target_text(target: Target) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,50 +63,68 @@ def _bars(axes: Axes, table: PaperTable, experiment: Experiment, scale: Scale, r
     return drawn
 
 
+@dataclass(frozen=True)
+class _Line:
+    """A row of the table over some of its columns."""
+
+    label: str
+    row: str
+    columns: list[Column]
+
+
 def _over_memory(axes: Axes, table: PaperTable, experiment: Experiment, scale: Scale, root: Path) -> bool:
     def size(column: Column) -> float:
         return float(column.slots * scale.protocols[column.dataset].classes)
 
     axes.set(xlabel="images in memory", ylabel=MEASURES["acc"][0], xscale="log")
-    return _lines(axes, table, experiment, scale, size, "acc")
+    columns = _columns(experiment, scale)
+    return _draw_lines(axes, table, scale, [_Line(row, row, columns) for row in table.rows], size, "acc")
 
 
 def _over_setting(axes: Axes, table: PaperTable, experiment: Experiment, scale: Scale, root: Path) -> bool:
     def value(column: Column) -> float:
         return float(column.setting[2]) if column.setting else 0.0
 
-    assert isinstance(experiment.grid, Grid)
-    varied = {column.setting[1] for column in experiment.grid.columns if column.setting}
+    columns = _columns(experiment, scale)
+    varied = {column.setting[1] for column in columns if column.setting}
     axes.set(xlabel=", ".join(varied), ylabel=MEASURES["acc"][0])
-    drawn = _lines(axes, table, experiment, scale, value, "acc")
+    lines = []
+    for slots in dict.fromkeys(column.slots for column in columns):
+        own = [column for column in columns if column.slots == slots]
+        size = slots * scale.protocols[own[0].dataset].classes
+        lines += [_Line(f"{row}, K={size}", row, own) for row in table.rows]
+    drawn = _draw_lines(axes, table, scale, lines, value, "acc")
     if "seconds" in table.measures and drawn:
         beside = axes.twinx()
         beside.set_ylabel("seconds (dashed)")
-        _lines(beside, table, experiment, scale, value, "seconds", style="--")
+        _draw_lines(beside, table, scale, lines, value, "seconds", style="--")
     return drawn
 
 
-def _lines(
+def _columns(experiment: Experiment, scale: Scale) -> list[Column]:
+    assert isinstance(experiment.grid, Grid)
+    return experiment.grid.columns_at(scale)
+
+
+def _draw_lines(
     axes: Axes,
     table: PaperTable,
-    experiment: Experiment,
     scale: Scale,
+    lines: Sequence[_Line],
     position: Callable[[Column], float],
     measure: str,
     style: str = "-",
 ) -> bool:
-    assert isinstance(experiment.grid, Grid)
-    at = {column.label(scale): position(column) for column in experiment.grid.columns_at(scale)}
     drawn = False
-    for index, row in enumerate(table.rows):
-        entries = _measured(table, row, measure)
-        points = [(at[column], entry.measured) for column, entry in entries.items() if entry.measured]
+    for index, line in enumerate(lines):
+        entries = [(column, table.entries.get((line.row, column.label(scale), measure))) for column in line.columns]
+        points = [(position(column), entry.measured) for column, entry in entries if entry and entry.measured]
         if points:
             axes.errorbar(
                 [x for x, _ in points],
                 [interval.mean for _, interval in points],
                 yerr=[interval.half_width or 0.0 for _, interval in points],
-                label=row,
+                label=line.label,
                 color=COLOURS[index % len(COLOURS)],
                 linestyle=style,
                 marker="o",

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from engram.checkpoint import holds_checkpoint, read_checkpoint, replace_file, write_checkpoint, write_json
 from engram.core import InputError, Randomness, choose
-from engram.experiment.every import Due, Every
+from engram.experiment.every import EVERY_MINUTE, Due
 from engram.experiment.lock import only_one
 from engram.experiment.run import Interrupted
 from engram.initialise import materialise
@@ -32,7 +32,6 @@ from engram.streams import load_dataset
 from engram.summarize import augment, draw_augmentation, image_learning_rate, matching_target, summarizing_loss
 
 CPU = torch.device("cpu")
-SAVES = Every(seconds=60)
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class SliceJob:
         position = {label: index for index, label in enumerate(chosen.tolist())}
         x = torch.as_tensor(dataset.test_x[test]).float() / 255
         y = torch.tensor([position[label] for label in dataset.test_y[test].tolist()])
-        accuracy = train_and_test(torch.cat(saved["groups"]), config, x, y)
+        accuracy = train_and_test(torch.cat(saved["groups"]), config, x, y, should_stop)
         total = saved["seconds"] + time.perf_counter() - start
         seconds = {"summarize": round(saved["seconds"], 3), "total": round(total, 3)}
         measured = {"average_end_accuracy": accuracy, "seconds": seconds}
@@ -116,7 +115,7 @@ def _distil(
     distiller: Distiller, steps: int, saved: dict[str, Any], folder: Path, should_stop: Callable[[], bool]
 ) -> None:
     """Go on to so many steps, saving now and then, and before it stops early."""
-    due, start = Due(SAVES), time.perf_counter()
+    due, start = Due(EVERY_MINUTE), time.perf_counter()
     while distiller.done < steps:
         stopping = should_stop()
         if stopping or due.after_batch():
@@ -194,8 +193,10 @@ class Distiller:
         self.rng.load_state(tree["rng"])
 
 
-def train_and_test(images: Tensor, config: SliceConfig, x: Tensor, y: Tensor) -> float:
-    """Accuracy in percent of a fresh net trained on distilled images, class after class."""
+def train_and_test(
+    images: Tensor, config: SliceConfig, x: Tensor, y: Tensor, should_stop: Callable[[], bool] = lambda: False
+) -> float:
+    """Accuracy in percent of a fresh net trained on distilled images, class after class; it begins anew if stopped."""
     rng = Randomness(config.seed)
     channels, size = x.shape[1], x.shape[-1]
     net = materialise(lambda: ConvNet(channels, size, width=config.width), rng["net"], CPU)
@@ -203,6 +204,8 @@ def train_and_test(images: Tensor, config: SliceConfig, x: Tensor, y: Tensor) ->
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
     labels = torch.arange(config.classes).repeat_interleave(config.images_per_class)
     for _ in range(config.training_steps):
+        if should_stop():
+            raise Interrupted("stopped while training on what was distilled")
         batch = choose(256, len(images), rng["net"])
         optimizer.zero_grad()
         F.cross_entropy(net(_augmented(images[batch], rng)), labels[batch]).backward()

@@ -1,1 +1,1 @@
-"""What a person looks at: tables and pictures."""
+"""What finished runs say: tables, charts, one page."""

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from engram.experiment.events import losses
+from engram.experiment.metrics import Interval
 from engram.experiment.pictures import LARGEST_SHEET, snapshots
 from engram.report.svg import Series, heat_map, line_chart, scatter_chart, scrolling, stacked_bars
-from engram.report.tables import PROTOCOL, Interval, Row, Run, compare, group_of, group_runs, protocol_of, read_runs
+from engram.report.tables import PROTOCOL, Row, Run, compare, group_of, group_runs, protocol_of, read_runs
 
 MOST_SHEETS = 60
 """Pictures of one memory on a page; of more tasks, some are left out, never the last."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engram.core import InputError
-from engram.experiment.metrics import mean_and_interval
+from engram.experiment.metrics import Interval
 
 Result = dict[str, Any]
 
@@ -33,26 +33,6 @@ PROTOCOL = (
 """What two runs must share to be compared."""
 VARIANT = ("repeats", "slots_per_class", "classes_total", "boundary_gap", "codec")
 """What tells variants of a method apart, besides the settings of its parts."""
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean and the half-width of its 95 % Student-t interval, None for a single value."""
-
-    mean: float
-    half_width: float | None
-    count: int
-
-    @staticmethod
-    def of(values: Sequence[float]) -> Interval:
-        mean, half_width = mean_and_interval(values)
-        return Interval(mean, half_width, len(values))
-
-    def __str__(self) -> str:
-        return f"{self.mean:.1f} ± {'–' if self.half_width is None else f'{self.half_width:.1f}'}"
-
-    def signed(self) -> str:
-        return f"{'+' if self.mean >= 0 else ''}{self}"
 
 
 @dataclass(frozen=True)
@@ -86,8 +66,11 @@ class Run:
 
 
 def read_runs(paths: Sequence[Path]) -> list[Run]:
-    """The runs in these run folders, folders of runs, or JSON files of results, as `engram paper` writes too; in
-    folders what is no run over tasks is passed over, as a file it is refused."""
+    """The runs in these run folders, folders of runs, or JSON files of results, as `engram paper` writes too.
+
+    In folders what is no run over tasks is passed over, as a file it is refused; of a folder plain methods come before
+    their combinations, so that the others are compared with one of them.
+    """
     runs = []
     for path in paths:
         if path.is_file():
@@ -96,7 +79,8 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
         files = sorted(path.rglob("result.json"))
         if not files:
             raise InputError(f"no finished run under {path}: a result.json is expected there")
-        runs += [Run(result, file.parent) for file in files if _is_run(result := json.loads(file.read_text()))]
+        found = [Run(result, file.parent) for file in files if _is_run(result := json.loads(file.read_text()))]
+        runs += sorted(found, key=lambda run: run.result["method"].count("+"))
     return runs
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from engram import InputError, Learner
 from engram.knn_shapley import knn_shapley
-from engram.methods import names
+from engram.methods import METHODS, names
 from engram.retrieval import MaximalGradientInterference, MaximallyInterfered
 from engram.testing import CHECKS, feed, small_options, toy_stream
 
@@ -51,7 +51,7 @@ def test_the_contract_is_checked_on_learners_that_use_all_of_themselves(monkeypa
 
 
 def test_every_name_is_listed() -> None:
-    assert set(CHECKED) <= set(names())
+    assert set(METHODS) <= set(CHECKED) <= set(names())
 
 
 @pytest.mark.parametrize("name", ["iid-offline+ssd", "fine-tune+dynamic", "lwf+gss"])

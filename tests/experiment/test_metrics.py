@@ -26,10 +26,11 @@ def test_learning_accuracy_is_the_mean_of_the_diagonal() -> None:
 
 def test_interval_equals_scipys() -> None:
     values = [12.1, 11.4, 13.0, 12.7, 11.9]
-    mean, half_width = metrics.mean_and_interval(values)
-    low, high = stats.t.interval(0.95, len(values) - 1, loc=mean, scale=stats.sem(values))
-    assert (mean - half_width, mean + half_width) == pytest.approx((low, high))
+    interval = metrics.Interval.of(values)
+    assert interval.half_width is not None
+    low, high = stats.t.interval(0.95, len(values) - 1, loc=sum(values) / 5, scale=stats.sem(values))
+    assert (interval.mean - interval.half_width, interval.mean + interval.half_width) == pytest.approx((low, high))
 
 
 def test_a_single_value_has_no_interval() -> None:
-    assert metrics.mean_and_interval([3.0]) == (3.0, None)
+    assert metrics.Interval.of([3.0]) == metrics.Interval(3.0, None, 1)

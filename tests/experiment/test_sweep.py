@@ -43,12 +43,14 @@ class Moody:
 
 def test_failures_are_tried_again_and_then_left(tmp_path: Path) -> None:
     jobs = [Moody(tmp_path / "good"), Moody(tmp_path / "moody", 2), Moody(tmp_path / "bad", 9)]
-    heard: list[tuple[int, str]] = []
-    swept = sweep(jobs, LocalEngine(1), tmp_path / "stop", listen=lambda job, what: heard.append((job, what)))
+    heard: list[tuple[int, str, str]] = []
+    swept = sweep(jobs, LocalEngine(1), tmp_path / "stop", listen=lambda *told: heard.append(told))
     assert swept.results == {0: {"name": "good", "attempt": 0}, 1: {"name": "moody", "attempt": 2}}
     assert swept.failures == {2: "RuntimeError: not today"}
-    assert [what for job, what in heard if job == 1] == ["again", "again", "done"]
-    assert [what for job, what in heard if job == 2] == ["again", "again", "failed"]
+    tries = ["begins", "again", "begins", "again", "begins"]
+    assert [what for job, what, _ in heard if job == 1] == [*tries, "done"]
+    assert [what for job, what, _ in heard if job == 2] == [*tries, "failed"]
+    assert {why for _, what, why in heard if what in ("again", "failed")} == {"RuntimeError: not today"}
     assert not (tmp_path / "stop").exists()
 
 
@@ -162,7 +164,7 @@ def test_a_lost_machine_loses_no_run(tmp_path: Path) -> None:
         killer = threading.Thread(target=kill_when_two_are_under_way)
         killer.start()
         heard: list[str] = []
-        swept = sweep(jobs, engine, tmp_path / "stop", listen=lambda job, what: heard.append(what))
+        swept = sweep(jobs, engine, tmp_path / "stop", listen=lambda job, what, why: heard.append(what))
         killer.join()
     finally:
         ray.shutdown()

@@ -61,6 +61,8 @@ def test_full_is_the_papers_protocol() -> None:
     assert (tiny.tasks, tiny.memory_size) == (20, 2000)
     assert not any(cell.departures for one in EXPERIMENTS.values() for cell in one.cells(FULL))
     assert EXPERIMENTS["main"].seeds_at(FULL) == 10
+    assert [EXPERIMENTS[name].seeds_at(SMALL) for name in ("main", "components", "pictures")] == [1, 3, 1]
+    assert EXPERIMENTS["pictures"].seeds_at(FULL) == 1
 
 
 def test_methods_published_on_shuffled_streams_run_on_them() -> None:
@@ -90,8 +92,8 @@ def test_settings_of_rows_and_columns_arrive() -> None:
 
 def test_controls_give_scr_the_bytes_and_the_time() -> None:
     """At K=100: 10 classes × 64 queued bytes-images are 160 float images, and 10 working copies twice are 20."""
-    bytes_ = cell_of("controls", "scr, bytes of scr+ssd", "cifar100 K=100").config
-    time = cell_of("controls", "scr x2, time of scr+ssd and more", "cifar100 K=100").config
+    bytes_ = cell_of("controls", "scr, image bytes of scr+ssd", "cifar100 K=100").config
+    time = cell_of("controls", "scr, two steps a batch", "cifar100 K=100").config
     assert isinstance(bytes_, RunConfig)
     assert isinstance(time, RunConfig)
     assert bytes_.memory_size == 280

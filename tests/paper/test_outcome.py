@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
+from engram.experiment.config import RunConfig
 from engram.paper.catalogue import EXPERIMENTS, Experiment
-from engram.paper.grid import Column, Grid, Row, finished_below
+from engram.paper.grid import Cell, Column, Grid, Row, finished_below
 from engram.paper.outcome import gather
 from engram.paper.plots import draw
-from engram.paper.scales import SMALL
+from engram.paper.scales import FULL, SMALL, SMOKE
 from engram.paper.targets import Targets
 
 TWO = Experiment(
@@ -76,10 +77,10 @@ def test_missing_cells_are_missing_and_partial_ones_partial(root: Path) -> None:
 
 
 def test_what_a_table_writes_makes_it_again(root: Path) -> None:
-    table = gather("two", TWO, SMALL, finished_below(root), 3)
+    table = gather("two", TWO, SMALL, finished_below(root), 4)
     content = json.loads(json.dumps(table.to_json()))
+    assert len(content["results"]) == 9
     assert "cifar100/scr+ssd-k30/seed-2" in content["results"]
-    assert "cifar100/scr+ssd-k30/seed-3" not in content["results"]
     assert gather("two", TWO, SMALL, content["results"], content["seeds"]) == table
 
 
@@ -90,6 +91,71 @@ def test_too_few_seeds_are_said_to_be_too_few(root: Path) -> None:
         finish(root, "scr", 150, seed, 30.0)
         finish(root, "scr+ssd", 150, seed, 31.0)
     assert any("3 seeds are few" in remark for remark in gather("two", TWO, SMALL, finished_below(root), 3).remarks())
+
+
+def test_a_result_of_another_configuration_is_no_result_of_the_cell(root: Path) -> None:
+    cell = TWO.cells(SMALL)[0]
+    for name, other in (("stream", "strict"), ("memory_size", 31), ("settings", {"net": {"width": 8}}), ("tasks", 4)):
+        finished = finished_below(root)
+        for folder in finished:
+            finished[folder] |= {name: vars(cell.config)[name]}
+        assert len(cell.results(finished, 4)) == 4
+        finished["cifar100/scr-k30/seed-2"] |= {name: other}
+        assert sorted(cell.results(finished, 4)) == [0, 1, 3], name
+
+
+def test_a_limit_in_bytes_is_recognised_by_the_budget_of_its_result() -> None:
+    cell = Cell("scr", "bytes", RunConfig("scr", "cifar100", memory_bytes="300KB"))
+    folder = cell.folder(0).as_posix()
+    assert cell.results({folder: {"memory_budget": 300_000, "memory_bytes": 299_520}}, 1)
+    assert not cell.results({folder: {"memory_budget": 200_000, "memory_bytes": 199_680}}, 1)
+
+
+def test_columns_stand_in_the_papers_order() -> None:
+    table = gather("main", EXPERIMENTS["main"], FULL, {}, 1)
+    assert table.columns == tuple(
+        f"{dataset} K={size}"
+        for dataset, sizes in (
+            ("mini-imagenet", (100, 500, 1000)),
+            ("cifar100", (100, 500, 1000)),
+            ("tiny-imagenet", (200, 1000, 2000)),
+        )
+        for size in sizes
+    )
+
+
+def test_methods_are_compared_with_themselves_without_ssd_and_streams_are_told_apart() -> None:
+    pairs = {cell.row: cell.against for cell in EXPERIMENTS["baselines"].cells(FULL)}
+    assert pairs == {"er": None, "er+ssd": "er", "dvc": None, "dvc+ssd": "dvc", "scr": None, "scr+ssd": "scr"}
+    remarks = " ".join(gather("baselines", EXPERIMENTS["baselines"], FULL, {}, 1).remarks())
+    assert "er+ssd to er, dvc+ssd to dvc, scr+ssd to scr" in remarks
+    assert "The difference of er+ssd, dvc+ssd is also that between these two streams" in remarks
+
+
+def test_remarks_say_where_the_protocol_is_not_the_papers() -> None:
+    remarks = gather("main", EXPERIMENTS["main"], SMALL, {}, 1).remarks()
+    assert "Departure: scr+ssd on mini-imagenet, tiny-imagenet: summarize.queue 16." in remarks
+    assert (
+        "Here 3 tasks of 10 classes of cifar100, 300 images each; in the paper 10 tasks of 10 classes of cifar100, "
+        "500 images each." in remarks
+    )
+    queue = gather("queue", EXPERIMENTS["queue"], SMOKE, {}, 1).remarks()
+    assert not any("summarize.queue" in remark for remark in queue)
+
+
+def test_a_difference_over_fewer_seeds_says_so(root: Path) -> None:
+    finish(root, "scr+ssd", 150, 0, 31.0)
+    finish(root, "scr+ssd", 150, 1, 33.0)
+    text = gather("two", TWO, SMALL, finished_below(root), 2).to_markdown()
+    assert "32.0 ± 12.7 [+1.0 over 1 of them]" in text
+    assert "Finished but not shown: 4 runs" in text
+
+
+def test_runs_that_cells_share_are_counted_once() -> None:
+    """The figure over τ shows scr, which has no τ, in each of its six columns."""
+    table = gather("tau", EXPERIMENTS["tau"], SMALL, {}, 3)
+    assert len(table.entries) == 2 * 6 * 2
+    assert table.runs == (1 + 6) * 3
 
 
 def test_an_empty_table_draws_nothing(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 from scipy import stats
 
 from engram import InputError
-from engram.report.tables import PROTOCOL, Interval, compare, protocol_of, read_runs
+from engram.experiment.metrics import Interval
+from engram.report.tables import PROTOCOL, compare, protocol_of, read_runs
 
 
 def result(method: str, seed: int, accuracy: float, **changes: Any) -> dict[str, Any]:
@@ -110,3 +111,10 @@ def test_runs_of_other_epochs_or_widths_are_not_taken_for_seeds_of_one() -> None
     said = plain | {"epochs": 50, "skip_damaged": False, "classes_per_task": -(-plain["classes"] // plain["tasks"])}
     assert protocol_of(plain) == protocol_of(said)
     assert len(protocol_of(plain)) == len(PROTOCOL)
+
+
+def test_every_option_that_changes_a_result_tells_runs_apart() -> None:
+    options = {option.name for option in dataclasses.fields(RunConfig)}
+    told = {"memory_budget" if name == "memory_bytes" else name for name in options}
+    changes_nothing = {"seed", "keep_originals", "prequential"}
+    assert told - {"method", "settings"} - changes_nothing == (set(PROTOCOL) | set(VARIANT)) - {"classes"}
