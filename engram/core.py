@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,11 +37,23 @@ class InputError(ValueError):
     """The caller's data or settings were refused; nothing was changed."""
 
 
+def whole_number(name: str, value: Any, least: int | None = None, otherwise: str = "") -> int:
+    """A setting that is one, also if numpy made it; `otherwise` tells what else it may be."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or (least is not None and int(value) < least):
+        bound = "" if least is None else f", {least} at least"
+        raise InputError(f"{name} is {value!r}: need a whole number{bound}{otherwise and f', {otherwise}'}")
+    return int(value)
+
+
 def require_at_least(least: int, **counts: int) -> None:
     """Refuse settings that are smaller."""
     for name, value in counts.items():
         if value < least:
             raise InputError(f"{name} is {value}: need at least {least}")
+
+
+class NotReadyError(InputError):
+    """There is nothing yet to predict from."""
 
 
 class NonFiniteLossError(RuntimeError):
@@ -291,8 +304,6 @@ class Context:
     """Batches observed before this one."""
     slots_per_class: int
     """k in force now."""
-    boundary_gap: int
-    """New classes that arrive within so many iterations belong to one change."""
     optimizer: torch.optim.Optimizer
     clock: Callable[[str], Any]
     """`with ctx.clock("summarize"):` books the time under that name."""

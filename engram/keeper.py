@@ -20,16 +20,17 @@ from engram.core import (
     Batch,
     Context,
     InputError,
+    NotReadyError,
     Part,
     Policy,
     Randomness,
     Summarizer,
     SummarizingNet,
     as_float,
-    require_at_least,
+    whole_number,
 )
 from engram.initialise import materialise
-from engram.memory import ExportedMemory, Store, draw_priority, parse_codec
+from engram.memory import ExportedMemory, Store, draw_priority, exported_from, limited_store, parse_codec
 from engram.methods import Settings, plain
 from engram.nets import ConvNet, own_theta, require_theta
 from engram.restoring import environment
@@ -80,19 +81,18 @@ class Keeper(Part):
         keep_originals: bool,
         device: str,
     ) -> None:
-        codec = parse_codec(codec).name
-        if slots_per_class != "auto" and (not isinstance(slots_per_class, int) or slots_per_class < 1):
-            raise InputError(f"slots_per_class is {slots_per_class}: give a positive number, or 'auto'")
         if memory_size is not None and memory_bytes is not None:
             raise InputError("memory_size and memory_bytes both limit the memory: give one of them")
         if memory_size is None and memory_bytes is None:
             memory_size = DEFAULT_MEMORY_SIZE
-        if memory_size is not None and memory_size < 1:
-            raise InputError(f"memory_size is {memory_size}: a memory needs at least one slot")
-        require_at_least(1, boundary_gap=boundary_gap)
-        self.memory_size, self.slots_per_class = memory_size, slots_per_class
+        self.memory_size = None if memory_size is None else whole_number("memory_size", memory_size, 1)
         self.memory_bytes = None if memory_bytes is None else parse_bytes(memory_bytes)
-        self.seed, self.boundary_gap, self.codec, self.keep_originals = seed, boundary_gap, codec, keep_originals
+        self.slots_per_class: int | Literal["auto"] = (
+            "auto" if slots_per_class == "auto" else whole_number("slots_per_class", slots_per_class, 1, "or 'auto'")
+        )
+        self.boundary_gap = whole_number("boundary_gap", boundary_gap, 1)
+        self.seed = whole_number("seed", seed)
+        self.codec, self.keep_originals = parse_codec(codec).name, keep_originals
         self.device = torch.device(device)
         if self.device.type == "meta":
             raise InputError(f"a {self.saved_as} cannot live on the meta device, which holds no numbers")
@@ -125,8 +125,8 @@ class Keeper(Part):
         return self.summarizer.rounds if self.summarizer else 0
 
     def boundary(self) -> None:
-        """Say that a task has ended. Never needed; once said, boundaries are no longer inferred from new classes. Said
-        again before the next batch, it changes nothing."""
+        """Say that a task has ended. Never needed; once said, boundaries are no longer inferred from new classes, for
+        summarizing neither. Said again before the next batch, it changes nothing."""
         self.explicit_boundaries = True
         if self.iteration > self.last_boundary:
             self._pass_boundary()
@@ -140,17 +140,7 @@ class Keeper(Part):
 
     def export_memory(self) -> ExportedMemory:
         """What the memory holds, to be written to a folder or adopted by another learner or memory."""
-        memory = self.memory
-        if not memory.size:
-            raise InputError("the memory is empty: there is nothing to export")
-        batch = memory.read(memory.filled())
-        return ExportedMemory(
-            images=batch.x.cpu(),
-            labels=[self.labels[index] for index in batch.y.tolist()],
-            claimed=memory.claimed[: memory.size].clone(),
-            summary=memory.summary[: memory.size].clone(),
-            seen=memory.seen,
-        )
+        return exported_from(self.memory, self.labels)
 
     def adopt(self, exported: ExportedMemory) -> None:
         """Begin with the memory of another: only possible before anything was observed, and if all of it fits. Its
@@ -160,17 +150,19 @@ class Keeper(Part):
         self._require_room(exported)
         self._build(exported.image_shape)
         self._meet(list(dict.fromkeys(exported.labels)))
-        claims = "claims" in self.policy.provides
-        batch = self._batch(exported.images, exported.labels)
-        for index, claimed in enumerate(exported.claimed.tolist()):
-            owned = claims and claimed
-            priority = math.inf if owned else draw_priority(self._memory, self.rng["memory"])
-            slot = self._memory.put(self._memory.size, batch.x[index], int(batch.y[index]), priority)
+        memory = self._memory
+        owned = exported.claimed & ("claims" in self.policy.provides)
+        unowned = len(exported) - int(owned.sum())
+        least = 1 - unowned / max(unowned, exported.seen, 1)
+        labels = self._batch(exported.images, exported.labels).y.tolist()
+        for index, record in enumerate(exported.encoded(memory.codec)):
+            priority = math.inf if owned[index] else draw_priority(memory, self.rng["memory"], least)
+            slot = memory.put_record(memory.size, record, labels[index], priority)
             if slot is not None:
-                self._memory.summary[slot] = exported.summary[index]
-                if owned:
-                    self._memory.claim(slot)
-        self._memory.seen = exported.seen
+                memory.summary[slot] = exported.summary[index]
+                if owned[index]:
+                    memory.claim(slot)
+        memory.seen = exported.seen
         self.last_boundary = -self.boundary_gap
 
     def save(self, path: str | Path, extra: Tree = None) -> None:
@@ -226,13 +218,13 @@ class Keeper(Part):
 
     def _require_observed(self, consequence: str) -> None:
         if self.image_shape is None:
-            raise InputError(
+            raise NotReadyError(
                 f"this {self.saved_as} has not seen anything yet, so {consequence}: call {self.fed_by} first"
             )
 
     def _require_room(self, exported: ExportedMemory) -> None:
         store = self._new_memory(exported.image_shape)
-        records = store.codec.encode(exported.images)
+        records = exported.encoded(store.codec)
         if store.budget is None and len(records) > store.capacity:
             raise InputError(f"{len(records)} images do not fit a memory of {store.capacity}: give it more")
         if store.budget is not None and (size := sum(map(len, records))) > store.budget:
@@ -277,12 +269,9 @@ class Keeper(Part):
         return materialise(lambda: ConvNet(channels, size, **self.settings["theta"]), self.rng["theta"], self.device)
 
     def _new_memory(self, image_shape: tuple[int, int, int]) -> Store:
-        """A limit in bytes is one in images where every image takes the same."""
-        codec, size, budget = parse_codec(self.codec), self.memory_size, self.memory_bytes
-        each = codec.record_bytes(image_shape)
-        if budget is not None and each is not None and each <= budget:
-            size, budget = budget // each, None
-        return Store(size, image_shape, codec, self.device, self.keep_originals, budget)
+        return limited_store(
+            self.memory_size, self.memory_bytes, image_shape, self.codec, self.device, self.keep_originals
+        )
 
     def _meet(self, new: list[Label]) -> None:
         """New classes: a boundary if one is due, then every part makes room for them."""

@@ -19,7 +19,7 @@ from engram.core import (
     NonFiniteLossError,
     as_float,
     choose,
-    require_at_least,
+    whole_number,
 )
 from engram.initialise import materialise
 from engram.keeper import Keeper
@@ -89,7 +89,8 @@ class Learner(Keeper):
         composition = find(method) if isinstance(method, str) else method
         if unmet := unmet_needs(composition):
             raise InputError(f"{method} makes no sense: {'; '.join(unmet)}")
-        if repeats is not None and not 1 <= repeats <= MOST_REPEATS:
+        repeats = composition.repeats if repeats is None else whole_number("repeats", repeats, 1)
+        if repeats > MOST_REPEATS:
             raise InputError(f"repeats is {repeats}: need 1 to {MOST_REPEATS} steps on a stream batch")
         super().__init__(
             memory_size=memory_size,
@@ -101,11 +102,9 @@ class Learner(Keeper):
             keep_originals=keep_originals,
             device=device,
         )
-        if classes_total is not None:
-            require_at_least(1, classes_total=classes_total)
         self.method = method if isinstance(method, str) else None
-        self.repeats = repeats or composition.repeats
-        self.classes_total = classes_total
+        self.repeats = repeats
+        self.classes_total = None if classes_total is None else whole_number("classes_total", classes_total, 1)
         given = {
             "scheme": scheme,
             "augment": augment,
@@ -226,6 +225,7 @@ class Learner(Keeper):
             )
             backbone = made.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             self.model = Model(backbone, made.feature_width, self.device)
+        self.model.net.zero_grad()
         self.optimizer = self.scheme.build(self.model, self.rng)
         self.model.grow(self.classes_total or 0, self.rng["init"])
         self.add_state("model", self.model)
@@ -251,11 +251,11 @@ class Learner(Keeper):
             raise NonFiniteLossError(
                 f"the loss became {float(loss.detach())} at batch {self.iteration}: lower the learning rate"
             )
-        self.optimizer.zero_grad()
         loss.backward()
         self.scheme.adjust_gradients(stream, ctx)
         self.optimizer.step()
         self.scheme.after_step(ctx)
+        self.optimizer.zero_grad()
         self.model.version += 1
 
     def _augmented(self, batch: Batch, augmentation: Augmentation) -> Batch:
@@ -272,7 +272,6 @@ class Learner(Keeper):
             classes_total=max(self.classes_total or 0, len(self.labels)),
             iteration=self.iteration,
             slots_per_class=self._slots_per_class(),
-            boundary_gap=self.boundary_gap,
             optimizer=self.optimizer,
             clock=self.clock,
         )

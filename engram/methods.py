@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any, Literal
 
+import numpy as np
+
 from engram.classify import NearestClassMean, Softmax
 from engram.core import Augmentation, Classifier, InputError, Part, Policy, Retrieval, Scheme, Summarizer
 from engram.memory import Dynamic, GradientSelection, NoMemory, Reservoir, ShapleyMemory
@@ -141,6 +143,17 @@ def method_settings(method: Method, given: Mapping[str, Settings | None]) -> dic
     }
 
 
+def changed_settings(method: Method, given: Mapping[str, Settings | None]) -> dict[str, dict[str, Any]]:
+    """Those of `given` that are not the method's own, as numbers, strings, lists and dicts; rooms without any are left
+    out."""
+    defaults, resolved = method_settings(method, {}), method_settings(method, given)
+    changed = {
+        room: plain({name: value for name, value in own.items() if value != defaults[room][name]})
+        for room, own in resolved.items()
+    }
+    return {room: own for room, own in changed.items() if own}
+
+
 def settings_of(part: Any, given: Settings | None = None) -> dict[str, Any]:
     """A part's settings in full: its constructor's defaults, overridden by `given`; unknown names are refused."""
     parameters = inspect.signature(part).parameters
@@ -152,6 +165,7 @@ def settings_of(part: Any, given: Settings | None = None) -> dict[str, Any]:
         if dataclasses.is_dataclass(resolved[name]) and isinstance(value, Mapping):
             group = type(resolved[name])
             value = group(**settings_of(group, value))
+        value = value.item() if isinstance(value, np.generic) else value
         _require_kind(f"{part.__name__}'s {name}", parameters[name], value)
         resolved[name] = value
     return resolved

@@ -15,8 +15,9 @@ from torch import nn
 from engram.checkpoint import CheckpointError, holds_checkpoint, read_checkpoint
 from engram.core import TIMED, InputError, Part
 from engram.initialise import at_most
+from engram.memory import Store, limited_store
 from engram.state import Tree, unique_bytes
-from engram.validation import require_shape
+from engram.validation import Label, check_labels, require_shape
 
 if TYPE_CHECKING:
     from engram.keeper import Keeper
@@ -42,8 +43,7 @@ def environment() -> dict[str, Any]:
 
 def restored(kind: type[K], path: Path, device: str | None, nets: dict[str, nn.Module | None]) -> tuple[K, Tree]:
     """The `kind` saved at `path` and what was saved along; `nets` are the caller's own in place of ours."""
-    inside = path / "checkpoint"
-    path = inside if holds_checkpoint(inside) and not holds_checkpoint(path) else path
+    path = _checkpoint_of(path)
     tree = read_checkpoint(path)
     given = {name: net for name, net in nets.items() if net is not None}
     try:
@@ -66,6 +66,39 @@ def restored(kind: type[K], path: Path, device: str | None, nets: dict[str, nn.M
     return keeper, extra
 
 
+def saved_memory(path: Path) -> tuple[Store, list[Label]]:
+    """The memory alone of what is saved at `path`, whatever nets belong to it, and the labels of its classes."""
+    path = _checkpoint_of(path)
+    tree = read_checkpoint(path)
+    try:
+        saved = next(tree[kind] for kind in ("learner", "memory") if kind in tree)
+        config, state, labels = saved["config"], saved["state"], saved["state"]["labels"]
+        image_shape = _possible_shape(saved)
+        memory = limited_store(config["memory_size"], config["memory_bytes"], image_shape, config["codec"])
+        memory.load_state(state["_memory"])
+        check_labels(labels, len(labels), [])
+    except Exception as error:  # a saved state may be wrong in any way
+        raise CheckpointError(f"{path} holds no memory this version can restore: {error}") from error
+    return memory, labels
+
+
+def _checkpoint_of(path: Path) -> Path:
+    """Where the checkpoint is: in the folder itself, or in that of a run."""
+    inside = path / "checkpoint"
+    return inside if holds_checkpoint(inside) and not holds_checkpoint(path) else path
+
+
+def _possible_shape(saved: Tree) -> tuple[int, int, int]:
+    """Of its images, if making room for what its settings ask takes no more than was saved."""
+    if saved["image_shape"] is None:
+        raise ValueError("it has not seen anything yet")
+    image_shape = require_shape(tuple(saved["image_shape"]))
+    asked = [saved["config"].get(name) or 0 for name in ("memory_size", "classes_total")]
+    if 8 * max(math.prod(image_shape), *asked) > unique_bytes(saved["state"]) + RESTORING_SLACK:
+        raise ValueError("its settings ask for far more than was saved")
+    return image_shape
+
+
 class UnfitNetError(InputError):
     """A checkpoint made with a net of the caller's own, whose code it cannot hold, was loaded without that net; or one
     made with a net of ours was loaded with one."""
@@ -86,14 +119,8 @@ def _check_own_nets(path: Path, config: dict[str, Any], given: dict[str, nn.Modu
 def _rebuilt(kind: type[K], config: dict[str, Any], saved: Tree) -> K:
     keeper = kind(**config)
     if saved["image_shape"] is not None:
-        image_shape = require_shape(tuple(saved["image_shape"]))
-        room = unique_bytes(saved["state"]) + RESTORING_SLACK
-        if (
-            8 * max(math.prod(image_shape), *(config.get(name) or 0 for name in ("memory_size", "classes_total")))
-            > room
-        ):
-            raise ValueError("its settings ask for far more than was saved")
-        with at_most(room):
+        image_shape = _possible_shape(saved)
+        with at_most(unique_bytes(saved["state"]) + RESTORING_SLACK):
             keeper._build(image_shape)
     keeper.load_state(saved["state"])
     _check(keeper)

@@ -128,7 +128,6 @@ class SummaryMemory(Keeper):
             classes_total=len(self.labels),
             iteration=self.iteration,
             slots_per_class=self._slots_per_class(),
-            boundary_gap=self.boundary_gap,
             optimizer=cast(torch.optim.Optimizer, _Absent("optimizer")),
             clock=self.clock,
         )

@@ -15,7 +15,8 @@ from engram import InputError, Learner
 from engram.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from engram.core import Classifier, NonFiniteLossError
 from engram.methods import find
-from tests.helpers import feed, fingerprint, small_learner, toy_images, toy_stream
+from engram.testing import small_options
+from tests.helpers import SMALL_THETA, feed, fingerprint, small_learner, toy_images, toy_stream
 
 METHODS = ["scr", "scr+dynamic", "scr+ssd"]
 
@@ -261,8 +262,12 @@ def test_settings_are_checked_by_name_and_written_out() -> None:
 @pytest.mark.parametrize(
     ("method", "options", "reason"),
     [
-        ("er", {"boundary_gap": 0}, "boundary_gap is 0: need at least 1"),
-        ("er", {"classes_total": -1}, "classes_total is -1: need at least 1"),
+        ("er", {"boundary_gap": 0}, "boundary_gap is 0: need a whole number, 1 at least"),
+        ("er", {"classes_total": -1}, "classes_total is -1: need a whole number, 1 at least"),
+        ("er", {"memory_size": 8.0}, "memory_size is 8.0: need a whole number, 1 at least"),
+        ("er", {"memory_size": "8"}, "memory_size is '8': need a whole number"),
+        ("er", {"seed": True}, "seed is True: need a whole number"),
+        ("scr+ssd", {"slots_per_class": 0}, "slots_per_class is 0: need a whole number, 1 at least, or 'auto'"),
         ("scr", {"scheme": {"replay": 0}}, "replay is 0: need at least 1"),
         ("a-gem", {"scheme": {"replay": 0}}, "replay is 0: need at least 1"),
         ("scr+ssd", {"summarize": {"interval": "6"}}, "StreamSummarizer's interval is '6': need a whole number"),
@@ -355,3 +360,42 @@ def test_a_checkpoint_of_impossible_images_is_refused(shape: Any, tmp_path: Path
     write_checkpoint(tmp_path, tree)
     with pytest.raises(CheckpointError):
         Learner.load(tmp_path)
+
+
+def test_numbers_that_numpy_made_are_settings_like_others(tmp_path: Path) -> None:
+    eight, four = np.int64(8), np.int64(4)
+    summarize = {"queue": eight, "ready": four, "interval": np.int32(3), "gamma": np.float32(0.5)}
+    options = {"memory_size": eight, "slots_per_class": np.int64(2), "seed": four, "boundary_gap": eight}
+    learner = feed(small_learner("scr+ssd", **options, summarize=summarize), toy_stream(tasks=1, batches=3))
+    learner.save(tmp_path)
+    plain = small_learner(
+        memory_size=8, slots_per_class=2, seed=4, boundary_gap=8, summarize=SMALL_THETA["summarize"] | {"gamma": 0.5}
+    )
+    assert fingerprint(Learner.load(tmp_path)) == fingerprint(feed(plain, toy_stream(tasks=1, batches=3)))
+
+
+@pytest.mark.parametrize("method", ["scr+ssd", "er", "a-gem", "ewc++", "ocm"])
+def test_nothing_but_what_is_counted_stays_between_batches(method: str) -> None:
+    """Gradients are no state."""
+    learner = feed(Learner(method, **small_options(method)), toy_stream(tasks=2, batches=6))
+    nets = [learner.model.net] + ([learner.summarizer.theta] if learner.summarizer else [])
+    assert all(parameter.grad is None for net in nets for parameter in net.parameters())
+
+
+def test_once_boundaries_are_said_new_classes_reset_nothing(tmp_path: Path) -> None:
+    learner = small_learner("scr+ssd", boundary_gap=4)
+    feed(learner, toy_stream(tasks=1, batches=6))
+    learner.boundary()
+    learner.observe(toy_images([2, 2], 7), [2, 2])
+    assert learner.summarizer.age == 1
+    for number in range(6):
+        learner.observe(toy_images([2, 2], 10 + number), [2, 2])
+    learner.observe(toy_images([2, 3], 17), [2, 3])
+    assert learner.summarizer.age == 8
+    assert learner.summarizer.queue.classes == [2, 3]
+
+
+@pytest.mark.parametrize("label", [1 << 63, -(1 << 63) - 1])
+def test_labels_beyond_64_bits_are_refused(label: int) -> None:
+    with pytest.raises(InputError, match="does not fit 64 bits"):
+        small_learner("er").observe(toy_images([0, 1], 0), [0, label])

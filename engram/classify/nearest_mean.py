@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engram.classify.batches import in_batches
-from engram.core import Classifier, Context, InputError, Model
+from engram.core import Classifier, Context, Model, NotReadyError
 
 
 class NearestClassMean(Classifier):
@@ -32,7 +32,7 @@ class NearestClassMean(Classifier):
     def _compute(self, ctx: Context) -> Tensor:
         memory = ctx.memory
         if not memory.size:
-            raise InputError("the memory holds no image, so no class has a mean: give the memory more bytes")
+            raise NotReadyError("the memory holds no image, so no class has a mean: give the memory more bytes")
         labels = memory.labels[: memory.size].to(ctx.model.device)
         sums: Tensor | None = None
         for slots in in_batches(memory.filled()):

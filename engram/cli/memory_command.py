@@ -9,13 +9,17 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from engram.checkpoint import holds_checkpoint
+from engram.checkpoint import CheckpointError
 from engram.cli.parser import Parser
 from engram.core import InputError
 from engram.experiment.run import class_names_of
+from engram.keeper import Keeper
 from engram.learner import Learner
-from engram.memory import ExportedMemory
+from engram.memory import ExportedMemory, Store, exported_from
 from engram.naming import class_name
+from engram.restoring import UnfitNetError, saved_memory
+from engram.summary_memory import SummaryMemory
+from engram.validation import Label
 
 
 def main(argv: list[str]) -> int:
@@ -41,15 +45,28 @@ def show(argv: list[str]) -> int:
     )
     parser.add_argument("run", type=Path, help="a run folder, or a folder written by Learner.save")
     options = parser.parse_args(argv)
-    learner = Learner.load(options.run)
+    memory, labels = saved_memory(options.run)
     console = Console()
-    console.print(memory_table(learner, class_names_of(options.run)))
-    footprint = ", ".join(f"{name} {size:,}" for name, size in learner.footprint().items() if size)
-    console.print(f"bytes: {footprint}", highlight=False)
+    console.print(memory_table(memory, labels, class_names_of(options.run)))
+    console.print(f"bytes: {_bytes_by_part(options.run)}", highlight=False)
     sheet = options.run / "memory" / "contact-sheet.png"
     if sheet.is_file():
         console.print(f"picture: {sheet}", highlight=False)
     return 0
+
+
+def _bytes_by_part(path: Path) -> str:
+    for kind in (Learner, SummaryMemory):
+        try:
+            keeper: Keeper = kind.load(path)
+        except UnfitNetError:
+            return "by part they can be told in Python only, because a net of your own belongs to it"
+        except CheckpointError:
+            continue
+        parts = ", ".join(f"{name} {size:,}" for name, size in keeper.footprint().items() if size)
+        limit = keeper.memory_bytes
+        return parts if limit is None else f"{parts}; the images may take {limit:,}"
+    raise AssertionError("what has a memory is one of these")
 
 
 def export(argv: list[str]) -> int:
@@ -62,7 +79,7 @@ def export(argv: list[str]) -> int:
     parser.add_argument("run", type=Path, help="a run folder, or a folder written by Learner.save")
     parser.add_argument("folder", type=Path, help="the folder to write, which may not exist yet")
     options = parser.parse_args(argv)
-    exported = Learner.load(options.run).export_memory()
+    exported = exported_from(*saved_memory(options.run))
     exported.write(options.folder, class_names_of(options.run))
     Console().print(
         f"{len(exported)} images of {len(set(exported.labels))} classes, {int(exported.summary.sum())} of them "
@@ -87,14 +104,18 @@ def import_(argv: list[str]) -> int:
     parser.add_argument("--batch", type=int, default=10, help="images of a step, beside those the method replays")
     parser.add_argument("--seed", type=int, default=0, help="of every draw of the learner")
     parser.add_argument("--codec", type=str, default="float32", help="how the learner stores images")
+    parser.add_argument("--memory_size", type=int | None, default=None, help="images it holds (default: these)")
+    parser.add_argument("--memory_bytes", type=int | str | None, default=None, help="bytes of them, such as 300KB")
     parser.add_argument("--width", type=int, default=20, help="channels of the net's first layer")
     options = parser.parse_args(argv)
-    if holds_checkpoint(options.out):
-        raise InputError(f"{options.out} holds a saved learner: choose another folder")
+    if options.out.exists() and any(options.out.iterdir()):
+        raise InputError(f"{options.out} is not empty: choose another folder")
     exported = ExportedMemory.read(options.folder)
+    size = len(exported) if options.memory_size is None and options.memory_bytes is None else options.memory_size
     learner = Learner(
         options.method,
-        memory_size=len(exported),
+        memory_size=size,
+        memory_bytes=options.memory_bytes,
         seed=options.seed,
         codec=options.codec,
         net={"width": options.width},
@@ -114,9 +135,8 @@ def import_(argv: list[str]) -> int:
 ACTIONS = {"show": show, "export": export, "import": import_}
 
 
-def memory_table(learner: Learner, names: Sequence[str] = ()) -> Table:
+def memory_table(memory: Store, classes: Sequence[Label], names: Sequence[str] = ()) -> Table:
     """By class; `names` are those of numbered classes."""
-    memory = learner.memory
     labels = memory.labels[: memory.size]
     counts = {
         "images": Counter(labels.tolist()),
@@ -124,7 +144,7 @@ def memory_table(learner: Learner, names: Sequence[str] = ()) -> Table:
         "summaries": Counter(labels[memory.summary[: memory.size]].tolist()),
     }
     table = Table("class", *counts)
-    for index, label in enumerate(learner.labels):
+    for index, label in enumerate(classes):
         table.add_row(class_name(label, names), *(str(count[index]) for count in counts.values()))
     table.add_row("all", *(str(count.total()) for count in counts.values()))
     filled = f"{memory.size} of {memory.capacity} slots filled"

@@ -23,7 +23,7 @@ from engram.experiment.pool import Job, run_all
 from engram.experiment.run import Interrupted, run
 from engram.experiment.tensorboard import TensorBoardLog
 from engram.keeper import DEFAULT_MEMORY_SIZE
-from engram.methods import configurable, find, method_settings, plain, settings_of
+from engram.methods import changed_settings, configurable, find, settings_of
 from engram.report.tables import compare
 
 
@@ -96,6 +96,10 @@ def execute(
     print_comparison(rows, console)
     for row in rows:
         console.print(time_by_part(row), highlight=False, soft_wrap=True)
+    for name, result in zip(names, results, strict=True):
+        if tested := result.get("prequential"):
+            figures = ", ".join(f"{figure} {value:.1f}" for figure, value in tested.items() if figure != "images")
+            console.print(f"{name}, before learning from each image: {figures}", highlight=False, soft_wrap=True)
     console.print(f"Results and pictures of the memory: {out}", highlight=False, soft_wrap=True)
     return 0
 
@@ -141,15 +145,8 @@ def build_parser(method: str) -> Parser:
 def to_config(options: Any) -> RunConfig:
     """The run that these options ask for, with only those settings that are not a part's default."""
     fields = {field.name for field in dataclasses.fields(RunConfig)} - {"settings"}
-    chosen = options.as_dict()
-    settings: dict[str, dict[str, Any]] = {}
-    method = find(options.method)
-    defaults = method_settings(method, {})
-    resolved = method_settings(method, {room: chosen.get(room) for room in defaults})
-    for room, own in resolved.items():
-        changed = {name: value for name, value in own.items() if value != defaults[room][name]}
-        if changed:
-            settings[room] = plain(changed)
+    chosen, method = options.as_dict(), find(options.method)
+    settings = changed_settings(method, {room: chosen.get(room) for room in configurable(method)})
     return RunConfig(**{name: chosen[name] for name in fields}, settings=settings)
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engram.core import InputError, Part
+from engram.core import InputError, NotReadyError, Part
 from engram.learner import Learner
 from engram.state import Tree
-from engram.validation import check_images, check_labels
+from engram.validation import Label, check_images, check_labels
 
 WINDOW = 1000
 
@@ -52,13 +52,19 @@ class Prequential(Part):
         images = check_images(x, self.learner.image_shape)
         labels = check_labels(y, len(images), self.learner.labels)
         due = self.batches % self.every == 0
-        predicted = self.learner.predict(images) if due and self.learner.labels else [None] * len(labels)
+        predicted = self._predicted(images) if due else []
         self.learner.observe(images, labels)
         self.batches += 1
         if due:
             self._count(
                 [guess == label for guess, label in zip(predicted, labels, strict=True)], list(map(str, labels))
             )
+
+    def _predicted(self, images: Tensor) -> list[Label | None]:
+        try:
+            return self.learner.predict(images)
+        except NotReadyError:
+            return [None] * len(images)
 
     def _count(self, outcomes: list[bool], labels: list[str]) -> None:
         position = self.total

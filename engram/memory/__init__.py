@@ -3,11 +3,11 @@
 from engram.memory.aser import ShapleyMemory
 from engram.memory.codec import Codec, Compressed, Float32, Uint8, parse_codec
 from engram.memory.dynamic import Dynamic
-from engram.memory.exported import ExportedMemory
+from engram.memory.exported import ExportedMemory, exported_from
 from engram.memory.gss import GradientSelection
 from engram.memory.none import NoMemory
 from engram.memory.reservoir import Reservoir, draw_priority
-from engram.memory.store import Store
+from engram.memory.store import Store, limited_store
 
 __all__ = [
     "Codec",
@@ -22,5 +22,7 @@ __all__ = [
     "Store",
     "Uint8",
     "draw_priority",
+    "exported_from",
+    "limited_store",
     "parse_codec",
 ]

@@ -58,7 +58,7 @@ class Uint8:
         return math.prod(shape)
 
     def encode(self, images: Tensor) -> list[Tensor]:
-        return [pixels.reshape(-1) for pixels in to_bytes(images)]
+        return [pixels.reshape(-1).clone() for pixels in to_bytes(images)]
 
     def decode(self, records: Sequence[Tensor], shape: tuple[int, int, int]) -> Tensor:
         return torch.stack(list(records)).view(-1, *shape).float() / 255

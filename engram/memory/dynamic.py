@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 
@@ -11,6 +12,8 @@ from torch import Tensor
 from engram.core import Batch, Context, Policy, StoreReport
 from engram.memory.reservoir import draw_priority, draw_reservoir_slots
 from engram.memory.store import Store
+
+_log = logging.getLogger(__name__)
 
 
 class Dynamic(Policy):
@@ -24,6 +27,7 @@ class Dynamic(Policy):
 
     needs = frozenset({"replay"})
     provides = frozenset({"claims"})
+    _told_of_too_many = False
 
     def store(self, stream: Batch, ctx: Context) -> StoreReport:
         memory, report = ctx.memory, StoreReport()
@@ -34,8 +38,11 @@ class Dynamic(Policy):
         for position, label in enumerate(stream.y.tolist()):
             if owned[label] < ctx.slots_per_class and self._claim(stream.x[position], label, owned, ctx):
                 owned[label] += 1
-            else:
-                reservoir.append(position)
+                continue
+            reservoir.append(position)
+            if not owned[label] and not self._told_of_too_many:
+                self._told_of_too_many = True
+                _log.warning("no room for a class: %d own the memory. Give it more", len(+owned))
         for position in reservoir:
             image, label = stream.x[position], int(stream.y[position])
             if memory.budget is not None:

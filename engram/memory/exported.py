@@ -22,7 +22,8 @@ from PIL import Image
 from torch import Tensor
 
 from engram.core import InputError
-from engram.memory.codec import to_bytes
+from engram.memory.codec import Codec, parse_codec, to_bytes
+from engram.memory.store import Store
 from engram.naming import class_name
 from engram.validation import Label, check_labels, require_shape
 
@@ -42,6 +43,8 @@ class ExportedMemory:
         claimed: whether an image stood in a slot its class owns.
         summary: whether summarizing had changed it.
         seen: images of the stream the memory was taken from.
+        codec: that of a memory which stored them compressed, where encoding them again would change them.
+        records: the images as that codec had encoded them.
     """
 
     images: Tensor
@@ -49,6 +52,8 @@ class ExportedMemory:
     claimed: Tensor
     summary: Tensor
     seen: int
+    codec: str | None = None
+    records: Sequence[Tensor] = ()
 
     def __post_init__(self) -> None:
         images, count = self.images, len(self.images)
@@ -62,6 +67,8 @@ class ExportedMemory:
                 raise InputError(f"{name} is {flags.dtype} {tuple(flags.shape)}: need one truth value an image")
         if not isinstance(self.seen, int) or self.seen < 0:
             raise InputError(f"seen is {self.seen!r}: need a count of images")
+        if self.codec is not None:
+            _require_records(parse_codec(self.codec), self.records, count, self.image_shape)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -69,6 +76,10 @@ class ExportedMemory:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def encoded(self, codec: Codec) -> list[Tensor]:
+        """The images as records of this codec: as they were stored, where that was by the same."""
+        return list(self.records) if self.codec == codec.name else codec.encode(self.images)
 
     def write(self, folder: str | Path, names: Sequence[str] = ()) -> None:
         """Into a new folder, which is there as a whole or not at all. `names` are those of numbered classes."""
@@ -100,6 +111,9 @@ class ExportedMemory:
         (folder / "labels.csv").write_text(table.getvalue(), encoding="utf-8")
         tensors = {"images": self.images.contiguous(), "claimed": self.claimed, "summary": self.summary}
         facts = {"format": FORMAT, "labels": json.dumps(self.labels), "seen": str(self.seen)}
+        if self.codec is not None:
+            facts["codec"] = self.codec
+            tensors |= {"records": torch.cat(list(self.records)), "sizes": torch.tensor(list(map(len, self.records)))}
         safetensors.torch.save_file(tensors, folder / FILE, metadata=facts)
 
     @classmethod
@@ -114,8 +128,42 @@ class ExportedMemory:
             with safetensors.safe_open(path, framework="pt") as file:
                 facts = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in ("images", "claimed", "summary")}
+                compressed = [file.get_tensor(name) for name in ("records", "sizes") if "codec" in facts]
             if facts.get("format") != FORMAT:
                 raise InputError(f"it is of format {facts.get('format')}, this version reads {FORMAT}")
-            return cls(labels=json.loads(facts["labels"]), seen=int(facts["seen"]), **tensors)
+            records = [part.clone() for part in compressed[0].split(compressed[1].tolist())] if compressed else []
+            return cls(
+                labels=json.loads(facts["labels"]),
+                seen=int(facts["seen"]),
+                codec=facts.get("codec"),
+                records=records,
+                **tensors,
+            )
         except Exception as error:  # a damaged or hostile file may be wrong in any way
             raise InputError(f"{path} is not a memory this version can read: {error}") from error
+
+
+def exported_from(memory: Store, labels: Sequence[Label]) -> ExportedMemory:
+    """What a store holds; `labels` are those of its numbered classes."""
+    if not memory.size:
+        raise InputError("the memory is empty: there is nothing to export")
+    batch = memory.read(memory.filled())
+    compressed = memory.codec.record_bytes(memory.shape) is None
+    return ExportedMemory(
+        images=batch.x.cpu(),
+        labels=[labels[index] for index in batch.y.tolist()],
+        claimed=memory.claimed[: memory.size].clone(),
+        summary=memory.summary[: memory.size].clone(),
+        seen=memory.seen,
+        codec=memory.codec.name if compressed else None,
+        records=list(memory.records) if compressed else (),
+    )
+
+
+def _require_records(codec: Codec, records: Sequence[Tensor], count: int, shape: tuple[int, int, int]) -> None:
+    if len(records) != count or any(record.dtype != torch.uint8 or record.ndim != 1 for record in records):
+        raise InputError(f"{len(records)} records for {count} images: need one string of bytes an image")
+    try:
+        codec.decode(records, shape)
+    except Exception as error:  # a decoder may fail in any way
+        raise InputError(f"a record is no {codec.name} image {shape} (C,H,W): {error}") from error

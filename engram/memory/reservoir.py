@@ -16,9 +16,10 @@ def draw_reservoir_slots(count: int, memory: Store, generator: torch.Generator) 
     return torch.randint(0, max(memory.seen, memory.capacity), (count,), generator=generator).tolist()
 
 
-def draw_priority(memory: Store, generator: torch.Generator) -> float:
-    """Of an image that is stored by chance: where bytes are the limit, a uniform draw decides who stays."""
-    return 1.0 if memory.budget is None else float(torch.rand(1, generator=generator))
+def draw_priority(memory: Store, generator: torch.Generator, least: float = 0.0) -> float:
+    """Of an image that is stored by chance: where bytes are the limit, a uniform draw decides who stays. One that has
+    stayed already is known to have drawn at least so much."""
+    return 1.0 if memory.budget is None else least + (1 - least) * float(torch.rand(1, generator=generator))
 
 
 class Reservoir(Policy):

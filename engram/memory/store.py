@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import math
 
 import torch
 from torch import Tensor
 
 from engram.core import Batch, Context, InputError, Part
-from engram.memory.codec import Codec, Float32
+from engram.memory.codec import Codec, Float32, parse_codec
 from engram.state import Tree
 
 COLUMNS = {"labels": -1, "claimed": False, "summary": False, "score": 0.0, "priority": 0.0, "ids": -1}
 """What is kept for each slot, and what an empty one holds."""
 FIRST_SLOTS = 16
+
+_log = logging.getLogger(__name__)
 
 
 class Store(Part):
@@ -60,6 +63,7 @@ class Store(Part):
         self.device = device or torch.device("cpu")
         self.keep_originals = keep_originals
         self.version = 0
+        self._told_too_large = False
         slots = FIRST_SLOTS if capacity is None else capacity
         self.add_state("records", [], count_as="images")
         self.add_state("originals", {}, count_as="originals")
@@ -122,11 +126,21 @@ class Store(Part):
 
         Where bytes are the limit, unclaimed images of lower priority make room for it; None where they cannot.
         """
+        return self.put_record(slot, self.codec.encode(image[None])[0], label, priority)
+
+    def put_record(self, slot: int, record: Tensor, label: int, priority: float = 1.0) -> int | None:
+        """The same of an image that is encoded already."""
         if slot > self.size or slot == self.limit:
             raise IndexError(f"slot {slot} is neither filled nor the next free one ({self.size} of {self.limit})")
         if slot < self.size and self.claimed[slot]:
             raise ValueError(f"slot {slot} is claimed by class {int(self.labels[slot])}: release it first")
-        record = self.codec.encode(image[None])[0]
+        if self.budget is not None and len(record) > self.budget and not self._told_too_large:
+            self._told_too_large = True
+            _log.warning(
+                "an image takes %d bytes as %s, more than the %d the memory has: it cannot be stored, and there may be "
+                "more of them",
+                *(len(record), self.codec.name, self.budget),
+            )
         replaced = int(self.ids[slot]) if slot < self.size else None
         if not self._make_room(
             len(record) - (len(self.records[slot]) if replaced is not None else 0), priority, replaced
@@ -236,6 +250,14 @@ class Store(Part):
         """The slots of one class's summary (M_c of the paper)."""
         return (self.claimed & (self.labels == label)).nonzero().flatten()
 
+    def owns_share(self, label: int, quota: int, classes: int) -> bool:
+        """Whether a class has claimed so many slots; where bytes are the limit, also if one more image like its own
+        would take it beyond an equal share of them."""
+        own = [len(self.records[slot]) for slot in self.claimed_by(label).tolist()]
+        if len(own) >= quota or self.budget is None or not own:
+            return len(own) >= quota
+        return sum(own) + sum(own) / len(own) > self.budget / classes
+
     def read_original(self, slot: int) -> Tensor:
         """The first image of a claimed slot, if the store was told to keep it."""
         original = self.originals.get(int(self.ids[slot]))
@@ -264,6 +286,22 @@ class Store(Part):
         for record in held:
             self.codec.decode([record], self.shape)
         self.version += 1
+
+
+def limited_store(
+    memory_size: int | None,
+    memory_bytes: int | None,
+    shape: tuple[int, int, int],
+    codec: str,
+    device: torch.device | None = None,
+    keep_originals: bool = False,
+) -> Store:
+    """A store of so many images or bytes; a limit in bytes is one in images where every image takes the same."""
+    made = parse_codec(codec)
+    each = made.record_bytes(shape)
+    if memory_bytes is not None and each is not None and each <= memory_bytes:
+        memory_size, memory_bytes = memory_bytes // each, None
+    return Store(memory_size, shape, made, device, keep_originals, memory_bytes)
 
 
 def _pack(records: list[Tensor] | dict[int, Tensor]) -> Tree:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parameter import UninitializedParameter
 
 from engram.core import InputError, SummarizingNet
 from engram.heads import GrowingLinear
@@ -12,28 +13,36 @@ from engram.initialise import NORMS, materialise
 
 
 class Flattened(nn.Module):
-    """A module whose output, one vector an image, is the features."""
+    """A module whose output, one vector an image, is the features.
+
+    Batch norm over a single value refuses to train; so a module with batch norm is shown a single image twice, which
+    has the same mean, and no variance either.
+    """
 
     def __init__(self, module: nn.Module, feature_width: int) -> None:
         super().__init__()
         self.module, self.feature_width = module, feature_width
+        self.normalises_batches = has_batch_norm(module)
 
     def forward(self, x: Tensor) -> Tensor:
+        count = len(x)
+        if count == 1 and self.training and self.normalises_batches:
+            x = x.expand(2, -1, -1, -1)
         features: Tensor = self.module(x.contiguous())
-        return features.flatten(1)
+        return features[:count].flatten(1)
 
 
 class OwnTheta(SummarizingNet):
-    """A module as summarizing net: its output is the features, and the gradients of its weight matrices and kernels are
-    matched."""
+    """A module as summarizing net: its output is the features, and the gradients of those of its weight matrices and
+    kernels that are named are matched."""
 
-    def __init__(self, backbone: Flattened, head: GrowingLinear) -> None:
+    def __init__(self, backbone: Flattened, head: GrowingLinear, matched: list[str]) -> None:
         super().__init__()
-        self.backbone, self.head = backbone, head
+        self.backbone, self.head, self.matched = backbone, head, matched
 
     @property
     def matched_weights(self) -> list[Tensor]:
-        return _kernels(self.backbone)
+        return [self.backbone.get_parameter(name) for name in self.matched]
 
     def features(self, x: Tensor) -> Tensor:
         features: Tensor = self.backbone(x)
@@ -49,13 +58,19 @@ class OwnTheta(SummarizingNet):
 
 def require_theta(module: nn.Module) -> None:
     """Refuse what cannot be a summarizing net, whatever the images."""
-    if any(isinstance(part, _BatchNorm) for part in module.modules()):
+    if has_batch_norm(module):
         raise InputError(
             "theta has batch norm, through which images influence each other, so that no gradient belongs to one "
             "class: use instance, group or layer norm"
         )
+    if any(isinstance(weight, UninitializedParameter) for weight in module.parameters()):
+        raise InputError("theta has lazy layers, whose weights are not there yet: show it an image before you give it")
     if not _kernels(module):
         raise InputError("theta has no weights whose gradients could be matched: give it a convolution at least")
+
+
+def has_batch_norm(module: nn.Module) -> bool:
+    return any(isinstance(part, _BatchNorm) for part in module.modules())
 
 
 def own_backbone(module: nn.Module, image_shape: tuple[int, int, int], device: torch.device) -> Flattened:
@@ -71,17 +86,29 @@ def own_theta(
         return module.to(device)
     backbone = own_backbone(module, image_shape, device)
     head = materialise(lambda: GrowingLinear(backbone.feature_width, 0), generator, device)
-    return OwnTheta(backbone, head)
+    matched = _used(backbone, torch.zeros(1, *image_shape, device=device))
+    if not matched:
+        raise InputError("theta uses none of its weights whose gradients could be matched: give it a convolution")
+    return OwnTheta(backbone, head, matched)
 
 
-def _kernels(module: nn.Module) -> list[Tensor]:
-    """Trainable weights of two dimensions or more, those of norms apart."""
+def _kernels(module: nn.Module) -> dict[str, Tensor]:
+    """Trainable weights of two dimensions or more, by name, those of norms apart."""
     scales = {id(scale) for layer in module.modules() if isinstance(layer, NORMS) for scale in layer.parameters()}
-    return [
-        weight
-        for weight in module.parameters()
+    return {
+        name: weight
+        for name, weight in module.named_parameters()
         if weight.ndim > 1 and weight.requires_grad and id(weight) not in scales
-    ]
+    }
+
+
+def _used(module: nn.Module, images: Tensor) -> list[str]:
+    """Names of the kernels that the features of these images depend on."""
+    kernels = _kernels(module)
+    with torch.enable_grad():
+        features: Tensor = module(images)
+        gradients = torch.autograd.grad(features.sum(), list(kernels.values()), allow_unused=True)
+    return [name for name, gradient in zip(kernels, gradients, strict=True) if gradient is not None]
 
 
 def _feature_width(module: nn.Module, image_shape: tuple[int, int, int], device: torch.device) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from engram.experiment.config import RunConfig
 from engram.experiment.pool import Job
 from engram.memory import NoMemory
-from engram.methods import Settings, configurable, find, method_settings, settings_of
+from engram.methods import Settings, changed_settings, configurable, find, settings_of
 from engram.paper.scales import FULL, Protocol, Scale
 from engram.paper.slices import SliceConfig, SliceJob
 from engram.sizes import parse_bytes
@@ -164,7 +164,7 @@ class Grid:
             memory_size=memory_size,
             repeats=repeats if repeats != find(row.method).repeats else None,
             keep_originals=self.keep_originals,
-            settings=_not_default(row.method, settings),
+            settings=changed_settings(find(row.method), settings),
         )
         return Cell(
             row.label,
@@ -272,13 +272,3 @@ def _images_beside_the_memory(slots: int, protocol: Protocol) -> int:
     """What the queue (a byte a value) and the working copies (image and momentum) take, in images of float32."""
     queue: int = {**settings_of(StreamSummarizer), **protocol.summarize}["queue"]
     return protocol.classes_per_task * queue // 4 + 2 * protocol.classes_per_task * slots
-
-
-def _not_default(method: str, settings: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Without what changes nothing, so that one configuration has one name."""
-    defaults = method_settings(find(method), {})
-    changed = {
-        room: {name: value for name, value in own.items() if value != defaults[room][name]}
-        for room, own in settings.items()
-    }
-    return {room: own for room, own in changed.items() if own}

@@ -15,8 +15,8 @@ SIZE = 32
 
 
 def training_share(count: int) -> int:
-    """Of a class without a test set: the first five sixths of its images train."""
-    return count * 5 // 6
+    """Of a class without a test set: the first five sixths of its images train, and one at least."""
+    return max(1, count * 5 // 6)
 
 
 def split(files: dict[str, list[str]], classes: list[str]) -> list[ImageFile]:

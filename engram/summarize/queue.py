@@ -22,6 +22,8 @@ class ClassQueue(Part):
         """By class, least recently seen first; not in order of arrival within a class."""
         self.pushed: dict[int, int]
         """Images ever pushed, by class."""
+        self.lost = 0
+        """Images that left with their class since the queue was last cleared."""
 
     @property
     def classes(self) -> list[int]:
@@ -36,6 +38,7 @@ class ClassQueue(Part):
             self._push_class(label, pixels[(batch.y == label).cpu()])
         while len(self.images) > self.max_classes:
             oldest = next(iter(self.images))
+            self.lost += len(self.images[oldest])
             del self.images[oldest], self.pushed[oldest]
 
     def _push_class(self, label: int, new: Tensor) -> None:
@@ -62,5 +65,6 @@ class ClassQueue(Part):
         return as_float(images if chosen is None else images[chosen])
 
     def clear(self) -> None:
+        self.lost = 0
         self.images.clear()
         self.pushed.clear()

@@ -8,6 +8,7 @@ For each current class c, with real images from the queue and synthetic images M
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import Literal
 
@@ -31,6 +32,8 @@ from engram.summarize.augment import AugmentationRanges, augment, draw_augmentat
 from engram.summarize.image_optimizer import drift, image_learning_rate, step
 from engram.summarize.matching import matching_target, summarizing_loss
 from engram.summarize.queue import ClassQueue
+
+_log = logging.getLogger(__name__)
 
 FAST_REAL_IMAGES, FAST_SUMMARY_IMAGES, FAST_THETA_INTERVAL = 16, 5, 2
 
@@ -144,12 +147,14 @@ class StreamSummarizer(Summarizer):
         """Iterations since the last reset, this one excluded."""
         self.boundary_passed: bool
         """Whether a task ended since the last reset."""
+        self._told_of_lost = False
         self.last_losses: dict[str, float] = {}
         """Mean L_g and γ L_r over the classes of the last round."""
 
     def build(self, theta: SummarizingNet) -> None:
         self.add_state("theta", theta, count_as="theta")
         self.theta: SummarizingNet = theta
+        theta.zero_grad()
         optimizer = torch.optim.SGD(theta.parameters(), lr=self.theta_learning_rate, momentum=self.theta_momentum)
         self.add_state("theta_optimizer", optimizer, count_as="optimizer")
         self.theta_optimizer = optimizer
@@ -177,8 +182,7 @@ class StreamSummarizer(Summarizer):
 
     def on_new_classes(self, new: list[int], ctx: Context) -> None:
         self.theta.grow(ctx.classes, ctx.rng["theta"])
-        due = self.boundary_passed or self.age >= ctx.boundary_gap
-        if self.new_classes == "grow" or (len(new) < ctx.classes and not due):
+        if self.new_classes == "grow" or (len(new) < ctx.classes and not self.boundary_passed):
             pad_optimizer_state(self.theta_optimizer)
             return
         initialise(self.theta, ctx.rng["theta"])
@@ -207,13 +211,15 @@ class StreamSummarizer(Summarizer):
         memory = ctx.memory
         quota = min(ctx.slots_per_class, max(1, memory.capacity // ctx.classes))
         claiming = set(memory.labels[report.claimed].tolist())
-        return [
-            label
-            for label in self.queue.classes
-            if label not in claiming
-            and self.queue.count(label) >= self.ready
-            and len(memory.claimed_by(label)) >= quota
-        ]
+        queued = [label for label in self.queue.classes if self.queue.count(label) >= self.ready]
+        if not queued and self.queue.lost > self.ready * self.queue.max_classes and not self._told_of_lost:
+            self._told_of_lost = True
+            _log.warning(
+                "no class stays in the queue until it has the %d images it is summarized from: more than %d classes "
+                "come in turn. Raise summarize.max_current_classes, or lower summarize.ready",
+                *(self.ready, self.queue.max_classes),
+            )
+        return [label for label in queued if label not in claiming and memory.owns_share(label, quota, ctx.classes)]
 
     def _round(self, classes: list[int], ctx: Context) -> None:
         if not classes:
@@ -305,6 +311,6 @@ class StreamSummarizer(Summarizer):
                 raise NonFiniteLossError(
                     f"theta's loss became {float(loss.detach())} at batch {ctx.iteration}: lower theta_learning_rate"
                 )
-            self.theta_optimizer.zero_grad()
             loss.backward()
             self.theta_optimizer.step()
+            self.theta_optimizer.zero_grad()

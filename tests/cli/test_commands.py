@@ -144,8 +144,8 @@ def test_a_run_folder_is_as_good_as_the_learner_in_it(tmp_path: Path, capsys: py
     assert Learner.load(out).labels == Learner.load(out / "checkpoint").labels
     assert main(["memory", "export", str(out), str(tmp_path / "m")]) == 0
     capsys.readouterr()
-    assert main(["memory", "import", str(tmp_path / "m"), str(out / "checkpoint")]) == 1
-    assert "holds a saved learner: choose another folder" in capsys.readouterr().err
+    assert main(["memory", "import", str(tmp_path / "m"), str(out)]) == 1
+    assert "is not empty: choose another folder" in capsys.readouterr().err
 
 
 def test_seeds_run_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

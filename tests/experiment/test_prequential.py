@@ -1,11 +1,14 @@
 """Test, then train."""
 
+import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from engram import InputError
+from engram.cli import main
 from engram.experiment.config import RunConfig
 from engram.experiment.prequential import Prequential
 from engram.experiment.run import Interrupted, run
@@ -37,6 +40,16 @@ def test_a_class_never_seen_counts_as_wrong() -> None:
     tested = Prequential(small_learner("er"))
     tested.observe(toy_images([0, 0], 0), [0, 0])
     assert (tested.total, tested.accuracy, tested.anytime) == (2, 0.0, 0.0)
+
+
+def test_where_nothing_can_be_predicted_yet_all_counts_as_wrong(caplog: pytest.LogCaptureFixture) -> None:
+    """A memory too small for any image leaves nothing for class means."""
+    tested = Prequential(small_learner("scr", memory_size=None, memory_bytes=100, codec="webp(90)"))
+    rough = np.random.default_rng(0).integers(0, 256, (3, 2, 1, 16, 16), dtype=np.uint8)
+    for images in rough:
+        tested.observe(images, [0, 1])
+    assert (tested.total, tested.accuracy) == (6, 0.0)
+    assert [record.getMessage() for record in caplog.records if "bytes as webp(90)" in record.getMessage()] != []
 
 
 def test_one_batch_in_so_many_is_predicted() -> None:
@@ -83,3 +96,11 @@ def test_a_run_reports_it_also_after_an_interruption(tmp_path: Path) -> None:
     again = run(CONFIG, tmp_path / "broken", resume=True)
     assert again["prequential"] == whole["prequential"]
     assert again["accuracy_matrix"] == whole["accuracy_matrix"]
+
+
+def test_the_command_line_tells_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--tasks", "1", "--images-per-class", "12", "--net.width", "8", "--prequential", "1"]
+    assert main(["run", "er", *options, "--out", str(tmp_path / "run")]) == 0
+    figures = json.loads((tmp_path / "run" / "result.json").read_text())["prequential"]
+    shown = f"before learning from each image: accuracy {figures['accuracy']:.1f}, recent {figures['recent']:.1f}"
+    assert shown in " ".join(capsys.readouterr().out.split())

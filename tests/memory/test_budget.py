@@ -220,3 +220,39 @@ def test_a_budget_too_small_for_the_first_image_leaves_nothing_behind(tmp_path: 
     assert fingerprint(mine) == before
     mine.save(tmp_path / "l")
     Learner.load(tmp_path / "l")
+
+
+@pytest.mark.parametrize("codec", ["float32", "uint8", "webp(50)"])
+def test_bytes_that_are_held_are_bytes_that_are_counted(codec: str) -> None:
+    """A record that shares its bytes with others would keep all of them."""
+    memory = Store(8, SHAPE, parse_codec(codec))
+    for number in range(8):
+        memory.put(memory.size, image_of(number), number % 2)
+        memory.claim(number)
+    memory.rewrite(torch.arange(8), torch.stack([image_of(number) for number in range(8)]))
+    for _ in range(6):
+        memory.remove(0)
+    held = {record.untyped_storage().data_ptr(): record.untyped_storage().nbytes() for record in memory.records}
+    assert sum(held.values()) == memory.used
+
+
+def test_a_class_whose_images_are_large_is_summarized_once_it_has_its_share_of_the_bytes() -> None:
+    rough = torch.rand(SHAPE, generator=torch.Generator().manual_seed(0))
+    taken = len(parse_codec("webp(60)").encode(rough[None])[0])
+    memory = store(3 * taken)
+    for number in range(4):
+        memory.claim(memory.put(memory.size, image_of(number, 0.0), 0, priority=1.0))
+    memory.claim(memory.put(memory.size, rough, 1, priority=1.0))
+    assert taken > 3 * len(memory.records[0])
+    assert memory.owns_share(0, quota=3, classes=2)
+    assert memory.owns_share(1, quota=3, classes=2)
+    assert not memory.owns_share(1, quota=3, classes=1)
+    assert not memory.owns_share(2, quota=3, classes=3)
+
+
+def test_a_class_that_finds_no_room_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    learner = small_learner("scr+dynamic", memory_size=3)
+    for number in range(3):
+        learner.observe(toy_images([0, 1, 2, 3, 4], number), [0, 1, 2, 3, 4])
+    told = [record.getMessage() for record in caplog.records]
+    assert told == ["no room for a class: 3 own the memory. Give it more"]

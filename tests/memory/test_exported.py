@@ -1,14 +1,18 @@
 """Memories travel: to a folder, back, and into a learner of another kind."""
 
 import csv
+import dataclasses
 import json
 from pathlib import Path
+from statistics import mean
+from typing import Any
 
 import numpy as np
 import pytest
 import safetensors.torch
 import torch
 from PIL import Image
+from torch import nn
 
 from engram import ExportedMemory, InputError, Learner, SummaryMemory
 from engram.cli import main
@@ -159,6 +163,40 @@ def test_adopted_bytes_hold_to_the_budget(learned: Learner) -> None:
         assert mine.memory.used <= 4000
 
 
+def test_a_memory_of_bytes_is_taken_over_as_it_was(tmp_path: Path) -> None:
+    """Also by a memory of the same size, and without being encoded again."""
+    options = {"memory_size": None, "memory_bytes": 3000, "codec": "webp(50)"}
+    learner = feed(small_learner("scr+ssd", **options), toy_stream(tasks=2, batches=12))
+    learner.export_memory().write(tmp_path / "m")
+    mine = small_learner("scr+ssd", **options)
+    mine.adopt(ExportedMemory.read(tmp_path / "m"))
+    assert [record.tolist() for record in mine.memory.records] == [one.tolist() for one in learner.memory.records]
+    assert mine.memory.labels[: mine.memory.size].tolist() == learner.memory.labels[: learner.memory.size].tolist()
+    exported = learner.export_memory()
+    with pytest.raises(InputError, match="need one string of bytes an image"):
+        dataclasses.replace(exported, records=exported.records[1:])
+    with pytest.raises(InputError, match=r"a record is no webp\(50\) image"):
+        dataclasses.replace(exported, records=[record[:9] for record in exported.records])
+
+
+@pytest.mark.parametrize(
+    "limit", [{"memory_size": 20}, {"memory_size": None, "memory_bytes": 3900, "codec": "webp(50)"}]
+)
+def test_adopted_images_keep_their_place_in_a_long_stream(limit: dict[str, Any]) -> None:
+    """Twenty that stayed of 2,000 have a chance of ten in eleven each to outstay 200 more."""
+    images = torch.as_tensor(toy_images([0, 1] * 10, 0)).float() / 255
+    none = torch.zeros(20, dtype=torch.bool)
+    left = []
+    for seed in range(5):
+        mine = small_learner("er", seed=seed, **limit)
+        mine.adopt(ExportedMemory(images, [0, 1] * 10, none, none, seen=2000))
+        assert mine.memory.size == 20
+        for number in range(20):
+            mine.observe(toy_images([2, 3] * 5, number), [2, 3] * 5)
+        left.append(int((mine.memory.labels[: mine.memory.size] < 2).sum()))
+    assert 14 <= mean(left) <= 19.5
+
+
 def damaged(folder: Path, kind: str) -> None:
     path = folder / "memory.safetensors"
     tensors = safetensors.torch.load_file(path)
@@ -213,3 +251,27 @@ def test_there_and_back_on_the_command_line(
     assert set(predicted) <= {0, 1, 2, 3}
     assert main(["memory", "import", str(tmp_path / "nowhere"), str(tmp_path / "x")]) == 1
     assert "no exported memory" in capsys.readouterr().err
+
+
+def test_what_has_no_net_of_ours_is_shown_and_exported_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    memory = SummaryMemory(memory_bytes="4KB", codec="webp(50)", theta={"width": 8})
+    own = Learner("er", memory_size=4, net=nn.Sequential(nn.Conv2d(1, 4, 3), nn.AdaptiveAvgPool2d(2)))
+    for x, y in toy_stream(tasks=1, batches=3):
+        memory.update(x, y)
+        own.observe(x, y)
+    for name, keeper, remark in (("memory", memory, "the images may take 4,000"), ("own", own, "in Python only")):
+        keeper.save(tmp_path / name)
+        assert main(["memory", "show", str(tmp_path / name)]) == 0
+        assert remark in " ".join(capsys.readouterr().out.split())
+        assert main(["memory", "export", str(tmp_path / name), str(tmp_path / f"{name}-out")]) == 0
+        exported = ExportedMemory.read(tmp_path / f"{name}-out")
+        assert torch.equal(exported.images, keeper.export_memory().images)
+        assert exported.labels == keeper.export_memory().labels
+
+
+def test_an_imported_memory_may_be_limited_in_bytes(learned: Learner, tmp_path: Path) -> None:
+    learned.export_memory().write(tmp_path / "m")
+    limits = ["--steps", "0", "--width", "8", "--codec", "webp(50)", "--memory-bytes", "6KB"]
+    assert main(["memory", "import", str(tmp_path / "m"), str(tmp_path / "new"), *limits]) == 0
+    mine = Learner.load(tmp_path / "new")
+    assert (mine.memory_bytes, mine.memory.size) == (6000, 8)

@@ -253,3 +253,32 @@ def test_a_pretrained_theta_is_kept_where_its_head_only_grows() -> None:
     given = theta().state_dict()["0.weight"]
     assert torch.equal(kept.summarizer.theta.matched_weights[0], given)
     assert not torch.equal(fresh.summarizer.theta.matched_weights[0], given)
+
+
+@pytest.mark.parametrize("method", ["er", "scr", "dvc"])
+def test_a_single_image_trains_a_net_with_batch_norm_over_vectors(method: str) -> None:
+    torch.manual_seed(3)
+    net = nn.Sequential(nn.Conv2d(1, 4, 3, 4), nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.ReLU())
+    mine = Learner(method, memory_size=4, net=net)
+    for label in (0, 1, 0):
+        mine.observe(toy_images([label], label), [label])
+    assert mine.iteration == 3
+    assert mine.memory.size == 3
+
+
+class PartlyUsed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution, self.spare = nn.Conv2d(1, 4, 3, 2), nn.Linear(5, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.convolution(x).relu()  # type: ignore[no-any-return]
+
+
+def test_a_theta_with_layers_it_does_not_use_is_matched_by_the_others() -> None:
+    memory = SummaryMemory(theta=PartlyUsed(), **OWN_THETA)
+    for x, y in toy_stream(tasks=2, batches=12):
+        memory.update(x, y)
+    assert memory.rounds > 0
+    with pytest.raises(InputError, match="lazy"):
+        SummaryMemory(theta=nn.LazyConv2d(4, 3))

@@ -1,5 +1,6 @@
 """Comparison tables on hand-made results."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,9 @@ import pytest
 from scipy import stats
 
 from engram import InputError
+from engram.experiment.config import RunConfig
 from engram.experiment.metrics import Interval
-from engram.report.tables import PROTOCOL, compare, protocol_of, read_runs
+from engram.report.tables import PROTOCOL, VARIANT, compare, protocol_of, read_runs
 
 
 def result(method: str, seed: int, accuracy: float, **changes: Any) -> dict[str, Any]:

@@ -259,6 +259,9 @@ def test_an_own_folder_of_images(tmp_path: Path) -> None:
     assert data.class_names == ("cats", "dogs")
     assert (data.train_y.tolist(), data.test_y.tolist()) == ([0] * 5 + [1] * 5, [0, 1])
     assert np.array_equal(data.train_x[0], pixels(files["cats/0.png"]))
+    write(tmp_path / "pets", {"eels/0.png": picture(0, 20, "PNG")})
+    data = load_dataset(str(tmp_path / "pets"), size=20)
+    assert (data.train_y.tolist(), data.test_y.tolist()) == ([0] * 5 + [1] * 5 + [2], [0, 1])
     split = {f"train/{name}": content for name, content in files.items()} | {"test/dogs/a.png": picture(7, 40, "PNG")}
     data = load_dataset(str(write(tmp_path / "split", split)))
     assert data.train_x.shape == (12, 3, 32, 32)

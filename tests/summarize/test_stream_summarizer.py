@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engram import InputError
+from engram import InputError, SummaryMemory
 from engram.core import Context
 from engram.streams import class_incremental, load_dataset
 from engram.summarize import StreamSummarizer, augment, draw_augmentation, matching_target, summarizing_loss
@@ -455,3 +455,20 @@ def test_without_a_queue_the_batch_at_hand_is_matched_and_nothing_kept(monkeypat
     assert learner.footprint()["queue"] == 0
     with pytest.raises(InputError, match="queue"):
         StreamSummarizer(queue=-1)
+
+
+def test_classes_that_push_each_other_out_of_the_queue_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    mixed = {"queue": 4, "interval": 2, "max_current_classes": 3}
+    few, enough = (
+        SummaryMemory(memory_size=6, theta={"width": 8}, summarize=mixed | changes)
+        for changes in ({}, {"max_current_classes": 5})
+    )
+    for number in range(12):
+        labels = [number % 5, (number + 2) % 5]
+        for memory in (few, enough):
+            memory.update(toy_images(labels, number), labels)
+    told = [record.getMessage() for record in caplog.records]
+    assert [message.split(":")[0] for message in told] == [
+        "no class stays in the queue until it has the 4 images it is summarized from"
+    ]
+    assert (few.rounds, enough.rounds > 0) == (0, True)
