@@ -12,7 +12,7 @@ from engram.cli.run_command import execute
 from engram.core import InputError
 from engram.experiment.demo import METHODS, demo_config
 from engram.experiment.every import EVERY_MINUTE
-from engram.experiment.pool import Job
+from engram.experiment.jobs import Job
 
 
 def main(argv: list[str]) -> int:

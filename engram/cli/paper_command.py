@@ -17,8 +17,8 @@ from engram.cli.parser import Parser
 from engram.cli.stopping import stop_on_signal
 from engram.core import InputError
 from engram.experiment.engines import LocalEngine, RayEngine
+from engram.experiment.jobs import cores
 from engram.experiment.lock import in_turn
-from engram.experiment.pool import cores
 from engram.experiment.run import Interrupted
 from engram.experiment.sweep import Happened, sweep
 from engram.paper.catalogue import EXPERIMENTS, Experiment, find_experiment

@@ -19,7 +19,8 @@ from engram.core import InputError, require_at_least
 from engram.experiment.config import RunConfig, read_yaml
 from engram.experiment.events import Event
 from engram.experiment.every import Every
-from engram.experiment.pool import Job, run_all
+from engram.experiment.jobs import Job
+from engram.experiment.pool import run_all
 from engram.experiment.run import Interrupted, run
 from engram.experiment.tensorboard import TensorBoardLog
 from engram.keeper import DEFAULT_MEMORY_SIZE

@@ -10,7 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 from engram.core import InputError
-from engram.experiment.pool import cores, interrupts_held_back
+from engram.experiment.jobs import cores, interrupts_held_back
 from engram.experiment.sweep import Result
 
 

@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import ExitStack
 from queue import Empty
 from typing import Any
 
 import torch
 
-from engram.experiment.config import RunConfig
 from engram.experiment.events import Event
 from engram.experiment.every import EVERY_MINUTE, Every
+from engram.experiment.jobs import Job, cores, interrupts_held_back
 from engram.experiment.run import Interrupted, run
-
-
-@dataclass(frozen=True)
-class Job:
-    """One run and where it goes."""
-
-    config: RunConfig
-    out: Path
-
-    def run(self, should_stop: Callable[[], bool]) -> dict[str, Any]:
-        """Begin, go on, or only read what is finished."""
-        return run(self.config, self.out, resume=True, should_stop=should_stop)
 
 
 def run_all(
@@ -68,22 +52,6 @@ def run_all(
         for future in sorted(futures, key=lambda future: isinstance(future.exception(), Interrupted)):
             future.result()
         return [future.result() for future in futures]
-
-
-def cores() -> int:
-    """Those this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextmanager
-def interrupts_held_back() -> Iterator[None]:
-    """Processes started inside never get Ctrl-C or SIGTERM, which may go to the whole group; this one gets them
-    afterwards and asks them to stop."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _failed(future: Future[dict[str, Any]]) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from engram.experiment.config import RunConfig
-from engram.experiment.pool import Job
+from engram.experiment.jobs import Job
 from engram.memory import NoMemory
 from engram.methods import Settings, changed_settings, configurable, find, settings_of
 from engram.paper.scales import FULL, Protocol, Scale

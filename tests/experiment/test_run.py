@@ -12,7 +12,8 @@ from PIL import Image
 
 from engram import InputError, Learner
 from engram.experiment.config import RunConfig
-from engram.experiment.pool import Job, run_all
+from engram.experiment.jobs import Job
+from engram.experiment.pool import run_all
 from engram.experiment.run import Interrupted, run
 from tests.helpers import SMALL, SMALL_THETA
 

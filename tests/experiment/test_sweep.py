@@ -14,8 +14,8 @@ import pytest
 from engram.core import InputError
 from engram.experiment.config import RunConfig
 from engram.experiment.engines import LocalEngine, RayEngine
+from engram.experiment.jobs import Job
 from engram.experiment.lock import only_one
-from engram.experiment.pool import Job
 from engram.experiment.run import Interrupted
 from engram.experiment.sweep import sweep, work
 
