@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-Event = dict[str, Any]
+from engram.experiment.events import Event
 
 PLAIN_EVERY = 20.0
 """Seconds between plain lines."""
