@@ -1,9 +1,10 @@
-"""Is an exported memory worth more than as many real images, to a net it was not made with?
+"""Is an exported memory worth more than as many real images, to nets it was not made with?
 
-Each RUN's memory is adopted by fresh learners whose nets are of other architectures than the run's, and rehearsed;
-beside it as many random real images of the same classes, class by class. Accuracy over all test images of them.
+A `SummaryMemory` takes in the small protocol's stream; its memory is adopted by fresh learners with nets of other
+architectures and rehearsed. Beside it, class by class, as many random real images. Accuracy over all test images of the
+classes.
 
-    python benchmarks/transfer.py runs/small-ssd/seed-* --out results/transfer.json
+    python benchmarks/transfer.py --memory-size 300 --seeds 3 --out results/transfer.json
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -19,46 +21,59 @@ import numpy as np
 import torch
 from torch import nn
 
-from engram import ExportedMemory, Learner
-from engram.experiment.config import config_of
-from engram.experiment.run import stream_of
-from engram.streams import TaskStream
+from engram import ExportedMemory, Learner, SummaryMemory
+from engram.streams import TaskStream, class_incremental, load_dataset
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--method", default="scr", help="how the fresh nets are trained")
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--draws", type=int, default=3, help="draws of random real images, and initialisations")
+    parser.add_argument("--dataset", default="cifar100", help="of colour images")
+    parser.add_argument("--tasks", type=int, default=3)
+    parser.add_argument("--images-per-class", type=int, default=300)
+    parser.add_argument("--memory-size", type=int, default=300)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--method", default="er", help="how the fresh nets are trained")
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--draws", type=int, default=3, help="of random real images, and of initial weights")
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows = []
-    for run in options.runs:
-        config = config_of(run)
-        stream = stream_of(config)
-        exported = Learner.load(run).export_memory()
-        for name, build in NETS.items():
-            row: dict[str, Any] = {"run": run.name, "seed": config.seed, "net": name, "images": len(exported)}
-            row |= {"method": options.method, "steps": options.steps, "memory": [], "random": []}
-            for draw in range(options.draws):
-                for kind, images in (("memory", exported), ("random", random_images(exported, stream, draw))):
-                    torch.manual_seed(draw)
-                    learner = Learner(options.method, memory_size=len(images), seed=draw, net=build())
-                    learner.adopt(images)
-                    learner.rehearse(options.steps)
-                    row[kind].append(round(accuracy(learner, stream), 2))
+    for seed in range(options.seeds):
+        stream = class_incremental(
+            load_dataset(options.dataset), seed, "paper", tasks=options.tasks, images_per_class=options.images_per_class
+        )
+        for row in compared(stream, seed, options):
             print(json.dumps(row), flush=True)
             rows.append(row)
+            options.out.write_text(json.dumps(rows, indent=1) + "\n")
     differences = [mean(row["memory"]) - mean(row["random"]) for row in rows]
     print(f"mean difference {mean(differences):+.2f} points over {len(rows)} pairs")
-    options.out.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def compared(stream: TaskStream, seed: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Of each architecture, accuracies after training on the memory and on random images."""
+    slots = max(1, options.memory_size // stream.class_count)
+    memory = SummaryMemory(options.memory_size, slots_per_class=slots, seed=seed, summarize={"fast": True})
+    for x, y in stream:
+        memory.update(x, y)
+    exported = memory.export_memory()
+    for name, build in NETS.items():
+        row: dict[str, Any] = {"seed": seed, "net": name, "images": len(exported), "rounds": memory.rounds}
+        row |= {"method": options.method, "steps": options.steps, "memory": [], "random": []}
+        for draw in range(options.draws):
+            for kind, images in (("memory", exported), ("random", random_images(exported, stream, draw))):
+                torch.manual_seed(draw)
+                learner = Learner(options.method, memory_size=len(images), seed=draw, net=build())
+                learner.adopt(images)
+                learner.rehearse(options.steps)
+                row[kind].append(round(accuracy(learner, stream), 2))
+        yield row
 
 
 def random_images(like: ExportedMemory, stream: TaskStream, seed: int) -> ExportedMemory:
     """As many images of each class as `like` has, drawn from the stream."""
-    images, labels = zip(*(batch for task in stream.tasks for batch in stream.batches(task)), strict=True)
+    images, labels = zip(*stream, strict=True)
     x, y = np.concatenate(images), np.concatenate(labels)
     rng = np.random.default_rng(seed)
     chosen = [

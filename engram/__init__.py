@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from engram.checkpoint import CheckpointError
-    from engram.core import InputError, NonFiniteLossError
+    from engram.core import InputError, NonFiniteLossError, NotReadyError
     from engram.learner import Learner
     from engram.memory import ExportedMemory
     from engram.streams import DataError
@@ -20,6 +20,7 @@ __all__ = [
     "InputError",
     "Learner",
     "NonFiniteLossError",
+    "NotReadyError",
     "SummaryMemory",
     "__version__",
 ]
@@ -31,6 +32,7 @@ _HOMES = {
     "InputError": "engram.core",
     "Learner": "engram.learner",
     "NonFiniteLossError": "engram.core",
+    "NotReadyError": "engram.core",
     "SummaryMemory": "engram.summary_memory",
 }
 
