@@ -1,15 +1,16 @@
 """Is an exported memory worth more than as many real images, to nets it was not made with?
 
 A `SummaryMemory` takes in the small protocol's stream; its memory is adopted by fresh learners with nets of other
-architectures and rehearsed. Beside it, class by class, as many random real images. Accuracy over all test images of the
-classes.
+architectures and rehearsed. Beside it as many real images: those the summaries began from, and random ones, as many of
+each class. Accuracy over all test images of the classes.
 
-    python benchmarks/transfer.py --memory-size 300 --seeds 3 --out results/transfer.json
+    python benchmarks/transfer.py --seeds 3 --out results/transfer.json
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -31,11 +32,11 @@ def main() -> None:
     parser.add_argument("--dataset", default="cifar100", help="of colour images")
     parser.add_argument("--tasks", type=int, default=3)
     parser.add_argument("--images-per-class", type=int, default=300)
-    parser.add_argument("--memory-size", type=int, default=300)
+    parser.add_argument("--memory-size", type=int, default=30)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--method", default="er", help="how the fresh nets are trained")
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--draws", type=int, default=3, help="of random real images, and of initial weights")
+    parser.add_argument("--draws", type=int, default=4, help="of random real images, and of initial weights")
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows = []
@@ -47,22 +48,28 @@ def main() -> None:
             print(json.dumps(row), flush=True)
             rows.append(row)
             options.out.write_text(json.dumps(rows, indent=1) + "\n")
-    differences = [mean(row["memory"]) - mean(row["random"]) for row in rows]
-    print(f"mean difference {mean(differences):+.2f} points over {len(rows)} pairs")
+    for kind in ("originals", "random"):
+        difference = mean(mean(row["memory"]) - mean(row[kind]) for row in rows)
+        print(f"memory over {kind} images: {difference:+.2f} points over {len(rows)} pairs")
 
 
 def compared(stream: TaskStream, seed: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Of each architecture, accuracies after training on the memory and on random images."""
+    """Of each architecture, accuracies after training on the memory and on real images."""
     slots = max(1, options.memory_size // stream.class_count)
-    memory = SummaryMemory(options.memory_size, slots_per_class=slots, seed=seed, summarize={"fast": True})
+    memory = SummaryMemory(
+        options.memory_size, slots_per_class=slots, seed=seed, keep_originals=True, summarize={"fast": True}
+    )
     for x, y in stream:
         memory.update(x, y)
     exported = memory.export_memory()
+    first = torch.stack([memory.memory.read_original(slot) for slot in range(len(exported))])
+    originals = dataclasses.replace(exported, images=first)
     for name, build in NETS.items():
         row: dict[str, Any] = {"seed": seed, "net": name, "images": len(exported), "rounds": memory.rounds}
-        row |= {"method": options.method, "steps": options.steps, "memory": [], "random": []}
+        row |= {"method": options.method, "steps": options.steps, "memory": [], "originals": [], "random": []}
         for draw in range(options.draws):
-            for kind, images in (("memory", exported), ("random", random_images(exported, stream, draw))):
+            random = random_images(exported, stream, draw)
+            for kind, images in (("memory", exported), ("originals", originals), ("random", random)):
                 torch.manual_seed(draw)
                 learner = Learner(options.method, memory_size=len(images), seed=draw, net=build())
                 learner.adopt(images)
@@ -76,14 +83,10 @@ def random_images(like: ExportedMemory, stream: TaskStream, seed: int) -> Export
     images, labels = zip(*stream, strict=True)
     x, y = np.concatenate(images), np.concatenate(labels)
     rng = np.random.default_rng(seed)
-    chosen = [
-        index
-        for label, count in Counter(like.labels).items()
-        for index in rng.choice(np.where(y == label)[0], count, replace=False)
-    ]
-    count = len(chosen)
-    none = torch.zeros(count, dtype=torch.bool)
-    return ExportedMemory(torch.as_tensor(x[chosen]).float() / 255, y[chosen].tolist(), none, none, count)
+    counts = Counter(like.labels)
+    chosen = np.concatenate([rng.choice(np.where(y == label)[0], counts[label], replace=False) for label in counts])
+    none = torch.zeros(len(chosen), dtype=torch.bool)
+    return ExportedMemory(torch.as_tensor(x[chosen]).float() / 255, y[chosen].tolist(), none, none, len(chosen))
 
 
 def accuracy(learner: Learner, stream: TaskStream) -> float:

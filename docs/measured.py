@@ -129,21 +129,25 @@ def streams() -> str:
 
 
 def transfer() -> str:
-    rows = []
-    for one in results("transfer"):
-        memory, random = mean(one["memory"]), mean(one["random"])
-        figures = (f"{memory:.1f}", f"{random:.1f}", f"{memory - random:+.1f}")
-        rows.append([str(one["seed"]), one["net"], str(one["images"]), *figures])
-    head = ("seed", "fresh net", "images", "exported memory", "random real images", "difference")
+    kinds = ("memory", "originals", "random")
+    rows = [
+        [str(one["seed"]), one["net"], str(one["images"]), *(f"{mean(one[kind]):.1f}" for kind in kinds)]
+        for one in results("transfer")
+    ]
+    head = ("seed", "fresh net", "images", "exported memory", "the images it began from", "random real images")
     return table(head, rows)
 
 
-def transfer_difference() -> Interval:
-    """Over seeds, of each the mean of its nets and draws."""
-    by_seed: dict[int, list[float]] = {}
-    for one in results("transfer"):
-        by_seed.setdefault(one["seed"], []).append(mean(one["memory"]) - mean(one["random"]))
-    return Interval.of([mean(differences) for differences in by_seed.values()])
+def transfer_over(kind: str) -> Callable[[], str]:
+    """Difference of the memory to real images, an interval over seeds; of each the mean of its nets and draws."""
+
+    def value() -> str:
+        by_seed: dict[int, list[float]] = {}
+        for one in results("transfer"):
+            by_seed.setdefault(one["seed"], []).append(mean(one["memory"]) - mean(one[kind]))
+        return Interval.of([mean(differences) for differences in by_seed.values()]).signed()
+
+    return value
 
 
 def of_paper(file: str) -> str:
@@ -151,6 +155,16 @@ def of_paper(file: str) -> str:
     content = results(file)
     name, scale = content["name"], SCALES[content["scale"]]
     return gather(name, EXPERIMENTS[name], scale, content["results"], content["seeds"]).figures()
+
+
+def full_fine_tune(pick: Callable[[Result], str]) -> Callable[[], str]:
+    """Of the only run at the full scale."""
+
+    def value() -> str:
+        (result,) = results("paper-full-main")["results"].values()
+        return pick(result)
+
+    return value
 
 
 def last_stretch() -> str:
@@ -315,6 +329,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "half, bytes": half_bytes,
     "half cost": half_cost,
     "streams": streams,
+    "transfer": transfer,
+    "components": lambda: of_paper("paper-small-components"),
     "last stretch": last_stretch,
     "demo": lambda: comparison("demo"),
     "demo, 5 seeds": lambda: comparison("demo-seeds5"),
@@ -338,9 +354,14 @@ VALUES: dict[str, Callable[[], str]] = {
     "demo-k20 ssd over dynamic": mean_difference("demo-k20"),
     "half-bytes scr raw": half_bytes_end("scr", "uint8"),
     "half-bytes scr total": half_bytes_end("scr", "uint8", budget=2_365_440),
+    "half-bytes scr repeats": half_bytes_end("scr", "uint8", repeats=2),
     "half-bytes ssd raw": half_bytes_end("scr+ssd", "uint8"),
     "half-bytes scr webp": half_bytes_end("scr", "webp(50)"),
     "half-bytes ssd webp": half_bytes_end("scr+ssd", "webp(50)"),
+    "full fine-tune": full_fine_tune(lambda result: f"{result['average_end_accuracy']:.1f}"),
+    "full fine-tune seconds": full_fine_tune(lambda result: f"{result['seconds']['total']:.0f}"),
+    "transfer over originals": transfer_over("originals"),
+    "transfer over random": transfer_over("random"),
     "fast loss": lambda: f"{-mean(fast_losses(MILD)):+.1f}",
     "fast interval": lambda: str(Interval.of([-loss for loss in fast_losses(MILD)])).split(" ± ")[1],
     "fast harsh loss": lambda: f"{mean(fast_losses(HARSH)):.1f}",

@@ -204,10 +204,10 @@ def _difference_text(difference: Interval, seeds: int) -> str:
 def _about_comparisons(cells: Sequence[Cell]) -> list[str]:
     """What the differences are between."""
     compared = {cell.row: cell.against for cell in cells if cell.against}
-    references = set(compared.values())
+    references = list(dict.fromkeys(compared.values()))
     said = []
     if len(references) == 1:
-        said.append(f"In brackets the difference to {references.pop()}, seed by seed.")
+        said.append(f"In brackets the difference to {references[0]}, seed by seed.")
     elif references:
         pairs = ", ".join(f"{row} to {other}" for row, other in compared.items())
         said.append(f"In brackets the differences, seed by seed: {pairs}.")
@@ -218,7 +218,7 @@ def _about_comparisons(cells: Sequence[Cell]) -> list[str]:
             "have one image of each class in a batch."
         )
     both = [row for row, other in compared.items() if (row in shuffled) != (other in shuffled)]
-    if both and len(references) != 1:
+    if both:
         said.append(f"The difference of {', '.join(both)} is also that between these two streams.")
     return said
 
