@@ -22,6 +22,9 @@ from engram.streams import DATASETS
 from engram.summarize import StreamSummarizer
 
 SUMMARIZING = settings_of(StreamSummarizer)
+TIMED_SIZE = 32
+"""Pixels a side of the images a step is timed on; larger ones take more in proportion to their pixels, and might take
+more memory than there is."""
 STORED = 200
 """Images put into the memory for timing; a step replays no more than 100."""
 
@@ -66,7 +69,9 @@ class Stopwatch:
 
 def _time_a_step(config: RunConfig) -> dict[str, float]:
     """Seconds by part of one step on a batch, the shorter of two, trained on once; every step of it summarizes."""
-    shape = (1 if config.dataset == "digits" else 3, *[DATASETS[config.dataset].size] * 2)
+    size = DATASETS[config.dataset].size
+    timed_size = min(size, TIMED_SIZE)
+    shape = (1 if config.dataset == "digits" else 3, timed_size, timed_size)
     learner = _primed_learner(config, shape)
     width, batch = config.classes_per_task or 10, config.batch or 10
     images = _images(np.random.default_rng(1), batch, shape)
@@ -75,7 +80,8 @@ def _time_a_step(config: RunConfig) -> dict[str, float]:
         before = dict(learner.seconds)
         learner.observe(images, [index % width for index in range(batch)])
         taken.append({name: value - before[name] for name, value in learner.seconds.items()})
-    return min(taken, key=lambda parts: sum(parts.values()))
+    shorter = min(taken, key=lambda parts: sum(parts.values()))
+    return {name: value * (size / timed_size) ** 2 for name, value in shorter.items()}
 
 
 def _slots_per_class(config: RunConfig) -> int:

@@ -39,6 +39,8 @@ class Row:
     """Give it, as images, the bytes of `+ssd`: memory, queue and working copies."""
     against: str | None = None
     """The row it is compared with, seed by seed; the grid's reference if it names none."""
+    not_on: tuple[str, ...] = ()
+    """Data sets it was not published on."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,8 @@ class Grid:
             for column in self.columns_at(scale):
                 memoryless = find(row.method).policy is NoMemory
                 if memoryless and column.slots != min(self._slots(column.dataset)):
+                    continue
+                if column.dataset in row.not_on:
                     continue
                 made.append(self._cell(row, column, scale))
         return made

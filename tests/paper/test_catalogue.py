@@ -127,6 +127,11 @@ def test_memoryless_methods_stand_in_one_column_a_data_set() -> None:
     assert [cell.column for cell in cells] == ["mini-imagenet K=100", "cifar100 K=100", "tiny-imagenet K=200"]
 
 
+def test_ocm_is_not_run_where_the_paper_has_no_figure_of_it() -> None:
+    datasets = {cell.key[0] for cell in EXPERIMENTS["main"].cells(FULL) if cell.row == "ocm"}
+    assert datasets == {"cifar100", "tiny-imagenet"}
+
+
 def test_unknown_names_suggest_the_nearest() -> None:
     with pytest.raises(InputError, match="did you mean 'components'"):
         find_experiment("component")
