@@ -78,8 +78,11 @@ EXPERIMENTS: dict[str, Experiment] = {
     "main": Experiment(
         "Average end accuracy of all methods",
         Grid(
-            _rows(*("fine-tune", "iid-offline", "ewc++", "lwf", "a-gem", "er", "mir", "gss", "aser", "dvc", "scr"))
-            + (Row("ocm", "ocm", not_on=("mini-imagenet",)), *_rows("rar-s", "scr+ssd")),
+            (
+                *_rows("fine-tune", "iid-offline", "ewc++", "lwf", "a-gem", "er", "mir", "gss", "aser", "dvc", "scr"),
+                Row("ocm", "ocm", not_on=("mini-imagenet",)),
+                *_rows("rar-s", "scr+ssd"),
+            ),
             tuple(Column(dataset, slots) for dataset in DATASETS for slots in SLOTS),
             reference="scr",
         ),
