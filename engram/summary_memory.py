@@ -88,7 +88,8 @@ class SummaryMemory(Keeper):
         self._keep(self._taken_in(x, y))
 
     def sample(self, count: int) -> tuple[Tensor, Tensor | list[Label]]:
-        """Up to `count` distinct images, drawn uniformly, and their labels: a tensor of ints, or a list of strings.
+        """Up to `count` distinct images, drawn uniformly, and their labels: a tensor of ints, or a list where they are
+        strings, or beyond 64 bits.
 
         Both are empty before the first update, and `torch.cat` passes over them.
         """
@@ -98,7 +99,7 @@ class SummaryMemory(Keeper):
             return torch.zeros(0, device=self.device), torch.zeros(0, dtype=torch.int64, device=self.device)
         batch = self._memory.read(choose(count, self._memory.size, self.rng["replay"]))
         labels = [self.labels[index] for index in batch.y.tolist()]
-        if all(isinstance(label, int) for label in self.labels):
+        if all(isinstance(label, int) and -(1 << 63) <= label < 1 << 63 for label in self.labels):
             return batch.x, torch.tensor(labels, dtype=torch.int64, device=self.device)
         return batch.x, labels
 

@@ -77,8 +77,6 @@ def check_labels(y: Any, count: int, known: Sequence[Label]) -> list[Label]:
         if isinstance(label, str):
             labels.append(str(label))
         elif isinstance(label, numbers.Integral) and not isinstance(label, bool | np.bool_):
-            if not -(1 << 63) <= int(label) < 1 << 63:
-                raise InputError(f"label {label} does not fit 64 bits: number the classes, or give strings")
             labels.append(int(label))
         else:
             raise InputError(f"label {label!r} is {type(label).__name__}: give integers or strings")

@@ -393,9 +393,3 @@ def test_once_boundaries_are_said_new_classes_reset_nothing(tmp_path: Path) -> N
     learner.observe(toy_images([2, 3], 17), [2, 3])
     assert learner.summarizer.age == 8
     assert learner.summarizer.queue.classes == [2, 3]
-
-
-@pytest.mark.parametrize("label", [1 << 63, -(1 << 63) - 1])
-def test_labels_beyond_64_bits_are_refused(label: int) -> None:
-    with pytest.raises(InputError, match="does not fit 64 bits"):
-        small_learner("er").observe(toy_images([0, 1], 0), [0, label])

@@ -53,6 +53,12 @@ def test_labels_come_back_as_they_were_given() -> None:
     assert set(numbered.sample(8)[1].tolist()) == {700, -3}  # type: ignore[union-attr]
 
 
+def test_labels_that_no_tensor_holds_come_back_as_a_list() -> None:
+    memory = SummaryMemory(memory_size=2, theta={"width": 8})
+    memory.update(toy_images([0, 1], 0), [1 << 63, 5])
+    assert sorted(memory.sample(2)[1]) == [5, 1 << 63]
+
+
 def test_an_empty_memory_joins_a_batch_as_nothing() -> None:
     x, y = torch.rand(4, 1, 16, 16), torch.tensor([0, 1, 0, 1])
     replay_x, replay_y = small_memory().sample(10)
