@@ -71,7 +71,7 @@ def saved_memory(path: Path) -> tuple[Store, list[Label]]:
     path = _checkpoint_of(path)
     tree = read_checkpoint(path)
     try:
-        saved = next(tree[kind] for kind in ("learner", "memory") if kind in tree)
+        saved = tree["learner"] if "learner" in tree else tree["memory"]
         config, state, labels = saved["config"], saved["state"], saved["state"]["labels"]
         image_shape = _possible_shape(saved)
         memory = limited_store(config["memory_size"], config["memory_bytes"], image_shape, config["codec"])

@@ -382,7 +382,7 @@ def test_nothing_but_what_is_counted_stays_between_batches(method: str) -> None:
     assert all(parameter.grad is None for net in nets for parameter in net.parameters())
 
 
-def test_once_boundaries_are_said_new_classes_reset_nothing(tmp_path: Path) -> None:
+def test_once_boundaries_are_said_new_classes_reset_nothing() -> None:
     learner = small_learner("scr+ssd", boundary_gap=4)
     feed(learner, toy_stream(tasks=1, batches=6))
     learner.boundary()
