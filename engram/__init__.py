@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from engram.checkpoint import CheckpointError
-    from engram.core import InputError, NonFiniteLossError, NotReadyError
+    from engram.errors import InputError, NonFiniteLossError, NotReadyError
     from engram.learner import Learner
     from engram.memory import ExportedMemory
     from engram.streams import DataError
@@ -29,10 +29,10 @@ _HOMES = {
     "CheckpointError": "engram.checkpoint",
     "DataError": "engram.streams",
     "ExportedMemory": "engram.memory",
-    "InputError": "engram.core",
+    "InputError": "engram.errors",
     "Learner": "engram.learner",
-    "NonFiniteLossError": "engram.core",
-    "NotReadyError": "engram.core",
+    "NonFiniteLossError": "engram.errors",
+    "NotReadyError": "engram.errors",
     "SummaryMemory": "engram.summary_memory",
 }
 

@@ -15,20 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from engram.checkpoint import write_checkpoint
-from engram.core import (
-    TIMED,
-    Batch,
-    Context,
-    InputError,
-    NotReadyError,
-    Part,
-    Policy,
-    Randomness,
-    Summarizer,
-    SummarizingNet,
-    as_float,
-    whole_number,
-)
+from engram.core import TIMED, Batch, Context, Part, Policy, Randomness, Summarizer, SummarizingNet, as_float
+from engram.errors import InputError, NotReadyError, whole_number
 from engram.initialise import materialise
 from engram.memory import ExportedMemory, Store, draw_priority, exported_from, limited_store, parse_codec
 from engram.methods import Settings, plain

@@ -10,17 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from engram.core import (
-    Augmentation,
-    Batch,
-    Context,
-    InputError,
-    Model,
-    NonFiniteLossError,
-    as_float,
-    choose,
-    whole_number,
-)
+from engram.core import Augmentation, Batch, Context, Model, as_float, choose
+from engram.errors import InputError, NonFiniteLossError, whole_number
 from engram.initialise import materialise
 from engram.keeper import Keeper
 from engram.methods import Method, Settings, find, method_settings, unmet_needs

@@ -12,7 +12,8 @@ from typing import Any, Literal
 import numpy as np
 
 from engram.classify import NearestClassMean, Softmax
-from engram.core import Augmentation, Classifier, InputError, Part, Policy, Retrieval, Scheme, Summarizer
+from engram.core import Augmentation, Classifier, Part, Policy, Retrieval, Scheme, Summarizer
+from engram.errors import InputError
 from engram.memory import Dynamic, GradientSelection, NoMemory, Reservoir, ShapleyMemory
 from engram.naming import suggest
 from engram.nets import ConvNet, ReducedResNet18

@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 from engram.checkpoint import CheckpointError, holds_checkpoint, read_checkpoint
-from engram.core import TIMED, InputError, Part
+from engram.core import TIMED, Part
+from engram.errors import InputError
 from engram.initialise import at_most
 from engram.memory import Store, limited_store
 from engram.state import Tree, unique_bytes

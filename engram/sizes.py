@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from engram.core import InputError
+from engram.errors import InputError
 
 UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 

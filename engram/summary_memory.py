@@ -8,7 +8,8 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from engram.core import Context, InputError, Model, Retrieval, Scheme, choose
+from engram.core import Context, Model, Retrieval, Scheme, choose
+from engram.errors import InputError
 from engram.keeper import Keeper
 from engram.memory import Dynamic
 from engram.methods import Settings, settings_of

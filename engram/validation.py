@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engram.core import InputError
+from engram.errors import InputError
 
 Label = int | str
 

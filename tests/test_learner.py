@@ -13,7 +13,8 @@ import torch
 
 from engram import InputError, Learner
 from engram.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
-from engram.core import Classifier, NonFiniteLossError
+from engram.core import Classifier
+from engram.errors import NonFiniteLossError
 from engram.methods import find
 from engram.testing import small_options
 from tests.helpers import SMALL_THETA, feed, fingerprint, small_learner, toy_images, toy_stream

@@ -7,7 +7,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engram.classify.batches import in_batches
-from engram.core import Classifier, Context, Model, NotReadyError
+from engram.core import Classifier, Context, Model
+from engram.errors import NotReadyError
 
 
 class NearestClassMean(Classifier):

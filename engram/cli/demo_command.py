@@ -9,7 +9,7 @@ from rich.console import Console
 
 from engram.cli.parser import Parser
 from engram.cli.run_command import execute
-from engram.core import InputError
+from engram.errors import InputError
 from engram.experiment.demo import METHODS, demo_config
 from engram.experiment.every import EVERY_MINUTE
 from engram.experiment.jobs import Job

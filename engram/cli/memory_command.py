@@ -11,7 +11,7 @@ from rich.table import Table
 
 from engram.checkpoint import CheckpointError
 from engram.cli.parser import Parser
-from engram.core import InputError
+from engram.errors import InputError
 from engram.experiment.run import class_names_of
 from engram.keeper import Keeper
 from engram.learner import Learner

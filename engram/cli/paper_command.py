@@ -15,7 +15,7 @@ from rich.table import Table
 from engram.checkpoint import replace_file, write_json
 from engram.cli.parser import Parser
 from engram.cli.stopping import stop_on_signal
-from engram.core import InputError
+from engram.errors import InputError
 from engram.experiment.engines import LocalEngine, RayEngine
 from engram.experiment.jobs import cores
 from engram.experiment.lock import in_turn

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from engram.checkpoint import replace_file
 from engram.cli.parser import Parser
-from engram.core import InputError
+from engram.errors import InputError
 from engram.report.page import page
 
 

@@ -15,7 +15,7 @@ from engram.cli.parser import Parser
 from engram.cli.progress import RunProgress
 from engram.cli.stopping import stop_on_signal
 from engram.cli.tables import print_comparison, time_by_part
-from engram.core import InputError, require_at_least
+from engram.errors import InputError, require_at_least
 from engram.experiment.config import RunConfig, read_yaml
 from engram.experiment.events import Event
 from engram.experiment.every import Every

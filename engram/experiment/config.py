@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import yaml
 
-from engram.core import InputError
+from engram.errors import InputError
 from engram.keeper import DEFAULT_MEMORY_SIZE
 from engram.methods import configurable, find, method_settings
 from engram.streams import Scenario

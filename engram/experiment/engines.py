@@ -9,7 +9,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from engram.core import InputError
+from engram.errors import InputError
 from engram.experiment.jobs import cores, interrupts_held_back
 from engram.experiment.sweep import Result
 

@@ -6,7 +6,7 @@ import re
 import time
 from dataclasses import dataclass
 
-from engram.core import InputError
+from engram.errors import InputError
 
 
 @dataclass(frozen=True)

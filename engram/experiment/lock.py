@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from engram.core import InputError
+from engram.errors import InputError
 
 try:
     import fcntl

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engram.core import InputError, NotReadyError, Part
+from engram.core import Part
+from engram.errors import InputError, NotReadyError
 from engram.learner import Learner
 from engram.state import Tree
 from engram.validation import Label, check_images, check_labels

@@ -19,7 +19,7 @@ import numpy as np
 import yaml
 
 from engram.checkpoint import holds_checkpoint, replace_file, write_json
-from engram.core import InputError
+from engram.errors import InputError
 from engram.experiment import metrics
 from engram.experiment.config import RunConfig, differing, resolved
 from engram.experiment.events import Event

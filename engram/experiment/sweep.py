@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from engram.core import InputError
+from engram.errors import InputError
 from engram.experiment.lock import BusyError
 from engram.experiment.run import Interrupted
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from engram.core import InputError
+from engram.errors import InputError
 from engram.experiment.config import RunConfig
 from engram.experiment.events import Event
 from engram.experiment.pictures import snapshots

@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from engram.core import InputError
+from engram.errors import InputError
 from engram.naming import suggest
 
 

@@ -21,7 +21,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from engram.core import InputError
+from engram.errors import InputError
 from engram.memory.codec import Codec, parse_codec, to_bytes
 from engram.memory.store import Store
 from engram.naming import class_name

@@ -8,7 +8,8 @@ import math
 import torch
 from torch import Tensor
 
-from engram.core import Batch, Context, InputError, Part
+from engram.core import Batch, Context, Part
+from engram.errors import InputError
 from engram.memory.codec import Codec, Float32, parse_codec
 from engram.state import Tree
 

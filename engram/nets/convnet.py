@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engram.core import InputError, SummarizingNet
+from engram.core import SummarizingNet
+from engram.errors import InputError
 from engram.heads import GrowingLinear
 from engram.nets.pooling import halve
 

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import UninitializedParameter
 
-from engram.core import InputError, SummarizingNet
+from engram.core import SummarizingNet
+from engram.errors import InputError
 from engram.heads import GrowingLinear
 from engram.initialise import NORMS, materialise
 

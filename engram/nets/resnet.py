@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engram.core import InputError
+from engram.errors import InputError
 
 NARROWEST = 8
 """Below this, the CPU kernel of torch 2.13 for a strided 1×1 convolution in channels-last layout corrupts memory."""

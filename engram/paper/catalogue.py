@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from engram.core import InputError
+from engram.errors import InputError
 from engram.naming import suggest
 from engram.paper.grid import Cell, Column, Grid, Row, SliceGrid
 from engram.paper.scales import Scale

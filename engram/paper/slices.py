@@ -21,7 +21,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engram.checkpoint import holds_checkpoint, read_checkpoint, replace_file, write_checkpoint, write_json
-from engram.core import InputError, Randomness, choose
+from engram.core import Randomness, choose
+from engram.errors import InputError
 from engram.experiment.every import EVERY_MINUTE, Due
 from engram.experiment.lock import only_one
 from engram.experiment.run import Interrupted

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engram.core import InputError
+from engram.errors import InputError
 from engram.experiment.metrics import Interval
 
 Result = dict[str, Any]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engram.core import Batch, Context, require_at_least
+from engram.core import Batch, Context
+from engram.errors import require_at_least
 from engram.schemes.labelled import LabelScheme, label_loss
 
 

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engram.core import Batch, Context, Model, Parameters, Randomness, Scheme, require_at_least
+from engram.core import Batch, Context, Model, Parameters, Randomness, Scheme
+from engram.errors import require_at_least
 from engram.schemes.augmentation import ViewAugmentation, augment_view
 
 

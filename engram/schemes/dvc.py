@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engram.core import LOGITS, Batch, Context, Model, Parameters, Randomness, require_at_least
+from engram.core import LOGITS, Batch, Context, Model, Parameters, Randomness
+from engram.errors import require_at_least
 from engram.heads import GrowingHead, GrowingLinear
 from engram.schemes.augmentation import ViewAugmentation, augment_view
 from engram.schemes.labelled import LabelScheme

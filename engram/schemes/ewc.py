@@ -10,7 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engram.core import Batch, Context, InputError, Model, Randomness
+from engram.core import Batch, Context, Model, Randomness
+from engram.errors import InputError
 from engram.schemes.labelled import LabelScheme, label_loss
 from engram.state import Tree
 

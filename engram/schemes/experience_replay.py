@@ -7,7 +7,8 @@ from typing import Literal
 from torch import Tensor
 from torch.nn import functional as F
 
-from engram.core import Batch, Context, require_at_least
+from engram.core import Batch, Context
+from engram.errors import require_at_least
 from engram.schemes.labelled import LabelScheme, label_loss
 
 

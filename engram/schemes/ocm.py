@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engram.core import LOGITS, Batch, Context, Model, Randomness, require_at_least
+from engram.core import LOGITS, Batch, Context, Model, Randomness
+from engram.errors import require_at_least
 from engram.schemes.augmentation import ViewAugmentation, augment_view
 from engram.schemes.labelled import LabelScheme
 from engram.snapshot import Snapshot

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engram.core import Augmentation, InputError
+from engram.core import Augmentation
+from engram.errors import InputError
 
 CUTOUT_COLOUR = (125 / 255, 123 / 255, 114 / 255)
 SIZE_OF_PUBLISHED_RANGES = 331

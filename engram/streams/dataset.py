@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from platformdirs import user_cache_path
 
-from engram.core import InputError
+from engram.errors import InputError
 
 Array = np.ndarray[Any, Any]
 

@@ -16,16 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engram.core import (
-    Batch,
-    Context,
-    InputError,
-    NonFiniteLossError,
-    StoreReport,
-    Summarizer,
-    SummarizingNet,
-    choose,
-)
+from engram.core import Batch, Context, StoreReport, Summarizer, SummarizingNet, choose
+from engram.errors import InputError, NonFiniteLossError
 from engram.initialise import initialise
 from engram.state import Tree, pad_optimizer_state
 from engram.summarize.augment import AugmentationRanges, augment, draw_augmentation

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engram.core import InputError
+from engram.errors import InputError
 from engram.experiment.config import RunConfig
 from engram.experiment.engines import LocalEngine, RayEngine
 from engram.experiment.jobs import Job

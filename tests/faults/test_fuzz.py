@@ -15,7 +15,7 @@ import torch
 
 from engram import InputError, Learner
 from engram.checkpoint import FORMAT, CheckpointError
-from engram.core import NonFiniteLossError
+from engram.errors import NonFiniteLossError
 from engram.testing import fingerprint
 from tests.faults.soak import amount
 from tests.helpers import feed, small_learner, toy_images, toy_stream

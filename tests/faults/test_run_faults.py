@@ -17,7 +17,7 @@ import pytest
 from engram import InputError, Learner
 from engram.checkpoint import CheckpointError
 from engram.cli import main
-from engram.core import NonFiniteLossError
+from engram.errors import NonFiniteLossError
 from engram.experiment.config import RunConfig
 from engram.experiment.every import Due, Every
 from engram.experiment.lock import only_one

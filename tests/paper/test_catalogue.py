@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from engram.core import InputError
+from engram.errors import InputError
 from engram.experiment.config import RunConfig
 from engram.paper.catalogue import EXPERIMENTS, find_experiment
 from engram.paper.grid import Cell
