@@ -1,24 +1,29 @@
-"""Pictures of a memory: each class a column block, originals above their summaries where both are known."""
+"""Pictures of a memory: its images by class, originals above their summaries, and the stream between the two."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import safetensors.torch
 import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
+from engram.core import as_float
 from engram.learner import Learner
 from engram.memory import Store
 from engram.naming import class_name
+from engram.streams import TaskStream
 
 GAP, CAPTION = 4, 12
 COLUMNS = 10
 LARGEST_SHEET = 100
 """Images on one sheet."""
+STREAM_CLASSES, STREAM_IMAGES = 10, 8
+"""Rows of a stream sheet, and what each shows of the stream."""
 
 
 def save_memory(learner: Learner, class_names: Sequence[str], folder: Path) -> None:
@@ -50,6 +55,54 @@ def save_snapshot(learner: Learner, class_names: Sequence[str], folder: Path, ta
         folder.mkdir(parents=True, exist_ok=True)
         names = _shown_names(learner, class_names)
         contact_sheet(learner.memory, names).save(folder / f"task-{task}.png", optimize=True)
+
+
+def save_stream_sheet(learner: Learner, stream: TaskStream, folder: Path) -> None:
+    """Write `stream-sheet.png` of classes whose first image was kept: that, images of the stream, and the summary."""
+    memory = learner.memory
+    slots = [slot for slot in range(memory.size) if int(memory.ids[slot]) in memory.originals]
+    if not slots:
+        return
+    first_slot = {int(memory.labels[slot]): slot for slot in reversed(slots)}
+    arrivals = {
+        first_slot[index]: _arrivals(stream, int(learner.labels[index]), STREAM_IMAGES)
+        for index in _spread(sorted(first_slot), STREAM_CLASSES)
+    }
+    names = _shown_names(learner, stream.dataset.class_names)
+    stream_sheet(memory, names, arrivals).save(folder / "stream-sheet.png", optimize=True)
+
+
+def stream_sheet(
+    memory: Store, names: Sequence[str], arrivals: Mapping[int, Sequence[Tensor]], zoom: int | None = None
+) -> Image.Image:
+    """A row a slot: on the left the image it began with, then what arrived of its class, on the right what it holds."""
+    size = memory.shape[-1]
+    zoom = zoom or max(1, round(48 / size))
+    side = size * zoom
+    height = side + GAP + CAPTION
+    columns = 2 + max(len(images) for images in arrivals.values())
+    sheet = Image.new("RGB", (columns * (side + GAP) + 3 * GAP, len(arrivals) * height + GAP), "white")
+    pen = ImageDraw.Draw(sheet)
+    for row, (slot, images) in enumerate(arrivals.items()):
+        top = GAP + row * height
+        pen.text((GAP, top), names[int(memory.labels[slot])], fill="black")
+        held = memory.read(torch.tensor([slot])).x[0].cpu()
+        for column, pixels in enumerate([memory.read_original(slot), *images, held]):
+            apart = GAP * ((column > 0) + (column > len(images)))
+            sheet.paste(to_image(pixels, zoom), (GAP + column * (side + GAP) + apart, top + CAPTION))
+    return sheet
+
+
+def _arrivals(stream: TaskStream, label: int, count: int) -> list[Tensor]:
+    """Images of a class, spread evenly over those that arrive."""
+    indices = np.concatenate([batch for task in stream.tasks for batch in task.batches])
+    own = indices[stream.dataset.train_y[indices] == label]
+    return [as_float(torch.from_numpy(np.array(stream.dataset.train_x[index]))) for index in _spread(own, count)]
+
+
+def _spread(values: Sequence[int], count: int) -> list[int]:
+    """At most `count` of them, evenly from the first to the last."""
+    return [int(values[at]) for at in np.unique(np.linspace(0, len(values) - 1, count).round().astype(int))]
 
 
 def snapshots(run: Path) -> list[tuple[int, Path]]:

@@ -25,7 +25,7 @@ from engram.experiment.config import RunConfig, differing, resolved
 from engram.experiment.events import Event
 from engram.experiment.every import EVERY_MINUTE, Due, Every
 from engram.experiment.lock import LOCK, only_one, require_free
-from engram.experiment.pictures import save_memory, save_snapshot
+from engram.experiment.pictures import save_memory, save_snapshot, save_stream_sheet
 from engram.experiment.prequential import Prequential
 from engram.learner import Learner
 from engram.restoring import environment
@@ -165,6 +165,7 @@ class _Run:
 
     def finish(self) -> dict[str, Any]:
         save_memory(self.learner, self.stream.dataset.class_names, self.out / "memory")
+        save_stream_sheet(self.learner, self.stream, self.out / "memory")
         config, learner = self.config, self.learner
         seconds = learner.seconds | {"evaluate": self.evaluate_seconds, "total": self._elapsed()}
         result = {

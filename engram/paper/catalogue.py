@@ -165,7 +165,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         plot="loss",
     ),
     "pictures": Experiment(
-        "First images of the classes, and the summaries they became",
+        "First images of classes, what the stream brought, and their summaries",
         Grid((_SSD,), _columns(1), keep_originals=True),
         plot="pictures",
         seeds=1,

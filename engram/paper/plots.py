@@ -169,7 +169,7 @@ def _loss(axes: Axes, table: PaperTable, experiment: Experiment, scale: Scale, r
 
 def _pictures(experiment: Experiment, scale: Scale, root: Path, path: Path) -> bool:
     for cell in experiment.cells(scale):
-        sheet = root / cell.folder(0) / "memory" / "contact-sheet.png"
+        sheet = root / cell.folder(0) / "memory" / "stream-sheet.png"
         if sheet.is_file():
             shutil.copyfile(sheet, path)
             return True

@@ -72,6 +72,7 @@ def test_folder_holds_config_events_memory_and_environment(finished: tuple[Path,
     assert tensors["claimed"].sum() == 4
     assert tensors["originals"].shape == (4, 1, 16, 16)
     assert Image.open(out / "memory" / "contact-sheet.png").width > 100
+    assert Image.open(out / "memory" / "stream-sheet.png").height > 4 * 48
     assert json.loads((out / "env.json").read_text())["threads"] == 1
 
 
