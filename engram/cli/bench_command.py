@@ -6,9 +6,9 @@ import json
 import os
 
 from rich.box import SIMPLE
-from rich.console import Console
 from rich.table import Table
 
+from engram.cli.console import plain_console
 from engram.cli.parser import Parser
 from engram.cli.progress import RunProgress
 from engram.experiment.bench import bench
@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--repetitions", type=int, default=5, help="medians are over so many")
     parser.add_argument("--json", action="store_true", help="print JSON, with every measured second")
     options = parser.parse_args(argv)
-    quiet = Console(quiet=True)
+    quiet = plain_console(quiet=True)
     progress = RunProgress(["bench"], quiet)
     progress(0, {"event": "start", "done": 0, "total": 10**9})
     measured = bench(options.threads, options.repetitions, lambda: progress(0, {"event": "batch"}))
@@ -38,12 +38,11 @@ def main(argv: list[str]) -> int:
         limit = f"{'at most' if target['at_most'] else 'at least'} {target['limit']:g} {target['unit']}"
         value = f"{target['value']:.{1 if target['unit'] == '%' else 2}f} {target['unit']}"
         table.add_row(target["name"], value, limit, "met" if target["met"] else "not met")
-    console = Console()
+    console = plain_console()
     console.print(table)
     for count, one in measured["threads"].items():
         console.print(
             f"{count} thread(s): matrix multiply {one['matmul_gflops']:.0f} GFLOP/s; scr step "
             f"{one['step']['seconds']:.2f} s for {one['step']['gflop']:.0f} GFLOP",
-            highlight=False,
         )
     return 0

@@ -6,8 +6,7 @@ import dataclasses
 import json
 from pathlib import Path
 
-from rich.console import Console
-
+from engram.cli.console import plain_console
 from engram.cli.parser import Parser
 from engram.cli.tables import print_comparison
 from engram.report.tables import PROTOCOL, Row, compare, read_runs
@@ -28,12 +27,12 @@ def main(argv: list[str]) -> int:
         named = [dataclasses.asdict(row) | {"protocol": dict(zip(PROTOCOL, row.protocol, strict=True))} for row in rows]
         print(json.dumps(named, indent=1))
         return 0
-    console = Console()
+    console = plain_console()
     by_protocol: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         by_protocol.setdefault(row.protocol, []).append(row)
     for protocol, group in by_protocol.items():
         facts = zip(PROTOCOL, protocol, strict=True)
-        console.print(", ".join(f"{name} {value}" for name, value in facts if value is not None), highlight=False)
+        console.print(", ".join(f"{name} {value}" for name, value in facts if value is not None))
         print_comparison(group, console)
     return 0

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 
+from engram.cli.console import plain_console
 from engram.cli.parser import Parser
 from engram.streams.dataset import DataError, data_folder
 from engram.streams.download import download
@@ -29,7 +30,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("name", nargs="?", type=str | None, default=None, help="a data set, or a folder to check")
     parser.add_argument("--skip_damaged", action="store_true", help="check: name damaged images and go on")
     options = parser.parse_args(argv)
-    console = Console()
+    console = plain_console()
     if options.action == "list":
         return _list(console)
     if options.name is None:
@@ -48,7 +49,7 @@ def _list(console: Console) -> int:
         images = f"{known.train:,} + {known.test:,}"
         table.add_row(name, str(known.classes), images, str(known.size), place.name if place else "–")
     console.print(table)
-    console.print(f"Data folder: {data_folder()} (set ENGRAM_DATA for another)", highlight=False, soft_wrap=True)
+    console.print(f"Data folder: {data_folder()} (set ENGRAM_DATA for another)", soft_wrap=True)
     return 0
 
 
@@ -62,7 +63,7 @@ def _info(name: str, console: Console) -> int:
         f"found in: {place}" if place else f"not found in {data_folder()}: {how_to_obtain(name, data_folder())}",
     ]
     for line in lines:
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     return _check(name, False, console) if place else 0
 
 
@@ -74,7 +75,6 @@ def _check(name: str, skip_damaged: bool, console: Console) -> int:
     console.print(
         f"{name} holds {len(data.class_names)} classes, {len(data.train_y):,} training images ({per_class.min()} to "
         f"{per_class.max()} a class), {len(data.test_y):,} test images, {data.train_x.shape[-1]} pixels a side",
-        highlight=False,
         soft_wrap=True,
     )
     known = DATASETS.get(name)
@@ -83,7 +83,6 @@ def _check(name: str, skip_damaged: bool, console: Console) -> int:
         console.print(
             f"Not complete: {share:.0f} % of its {known.train:,} training images, "
             f"{len(data.test_y):,} of {known.test:,} test images.",
-            highlight=False,
             soft_wrap=True,
         )
     elif known:
@@ -94,7 +93,7 @@ def _check(name: str, skip_damaged: bool, console: Console) -> int:
 def _get(name: str, console: Console) -> int:
     known, root = known_dataset(name), data_folder()
     if place := known.find(root):
-        console.print(f"{name} is there: {place}", highlight=False, soft_wrap=True)
+        console.print(f"{name} is there: {place}", soft_wrap=True)
         return 0
     if known.download is None:
         raise DataError(how_to_obtain(name, root))
@@ -112,5 +111,5 @@ def _get(name: str, console: Console) -> int:
             )
     except DataError as error:
         raise DataError(f"{error}. By hand: put {known.download.file} from {known.download.url} into {root}") from error
-    console.print(f"{name} is in {target}", highlight=False, soft_wrap=True)
+    console.print(f"{name} is in {target}", soft_wrap=True)
     return 0

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from rich.console import Console
-
+from engram.cli.console import plain_console
 from engram.cli.parser import Parser
 from engram.cli.run_command import execute
 from engram.errors import InputError
@@ -34,15 +33,14 @@ def main(argv: list[str]) -> int:
         for seed in range(options.seeds)
         for method in METHODS
     ]
-    console = Console()
+    console = plain_console()
     console.print(
         "Ten handwritten digits arrive two classes at a time, every image once. The memory holds ten images:\n"
         "scr replays original images, scr+dynamic keeps one of each class, scr+ssd turns that one into a summary.\n",
-        highlight=False,
     )
     again = f"engram demo --seeds {options.seeds} --out {out} --resume"
     code = execute(jobs, out, resume=options.resume, threads=None, checkpoint_every=EVERY_MINUTE, again=again)
     if code == 0:
         sheet = out / "scr+ssd" / "seed-0" / "memory" / "contact-sheet.png"
-        console.print(f"First images above their summaries: {sheet}", highlight=False, soft_wrap=True)
+        console.print(f"First images above their summaries: {sheet}", soft_wrap=True)
     return code

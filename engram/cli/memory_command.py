@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from engram.checkpoint import CheckpointError
+from engram.cli.console import plain_console
 from engram.cli.parser import Parser
 from engram.errors import InputError
 from engram.experiment.run import class_names_of
@@ -46,12 +46,12 @@ def show(argv: list[str]) -> int:
     parser.add_argument("run", type=Path, help="a run folder, or a folder written by Learner.save")
     options = parser.parse_args(argv)
     memory, labels = saved_memory(options.run)
-    console = Console()
+    console = plain_console()
     console.print(memory_table(memory, labels, class_names_of(options.run)))
-    console.print(f"bytes: {_bytes_by_part(options.run)}", highlight=False)
+    console.print(f"bytes: {_bytes_by_part(options.run)}")
     sheet = options.run / "memory" / "contact-sheet.png"
     if sheet.is_file():
-        console.print(f"picture: {sheet}", highlight=False)
+        console.print(f"picture: {sheet}")
     return 0
 
 
@@ -81,10 +81,9 @@ def export(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     exported = exported_from(*saved_memory(options.run))
     exported.write(options.folder, class_names_of(options.run))
-    Console().print(
+    plain_console().print(
         f"{len(exported)} images of {len(set(exported.labels))} classes, {int(exported.summary.sum())} of them "
         f"summaries: {options.folder}",
-        highlight=False,
         soft_wrap=True,
     )
     return 0
@@ -123,10 +122,9 @@ def import_(argv: list[str]) -> int:
     learner.adopt(exported)
     learner.rehearse(options.steps, options.batch)
     learner.save(options.out)
-    Console().print(
+    plain_console().print(
         f"{options.method} with {len(exported)} images of {len(learner.labels)} classes, after {options.steps} steps "
         f"on them: Learner.load({str(options.out)!r})",
-        highlight=False,
         soft_wrap=True,
     )
     return 0

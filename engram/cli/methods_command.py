@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from rich.box import SIMPLE
-from rich.console import Console
 from rich.table import Table
 
+from engram.cli.console import plain_console
 from engram.cli.parser import Parser
 from engram.methods import find, method_settings, names, plain
 
@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
     for name in names():
         method = find(name)
         table.add_row(name, " · ".join(part.__name__ for part in method.parts().values()), method.paper)
-    Console().print(table)
+    plain_console().print(table)
     return 0
 
 

@@ -13,6 +13,7 @@ from rich.markdown import Markdown
 from rich.table import Table
 
 from engram.checkpoint import replace_file, write_json
+from engram.cli.console import plain_console
 from engram.cli.parser import Parser
 from engram.cli.stopping import stop_on_signal
 from engram.errors import InputError
@@ -48,7 +49,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--dry_run", action="store_true", help="print the plan and how long it will take")
     parser.add_argument("--show", action="store_true", help="run nothing, show what is there")
     options = parser.parse_args(argv)
-    console = Console()
+    console = plain_console()
     if options.name == "list":
         console.print(_catalogue())
         return 0
@@ -62,12 +63,12 @@ def main(argv: list[str]) -> int:
         rows = ", ".join(dict.fromkeys(cell.row for cell in experiment.cells(scale)))
         raise InputError(f"no row or column of {options.name} contains {options.only!r}; its rows are {rows}")
     if options.dry_run:
-        _print_plan(cells, seeds, root, options.workers or cores(), console)
+        _print_plan(cells, seeds, root, None if options.ray else options.workers or cores(), console)
         return 0
     code = 0 if options.show else _run(cells, seeds, root, options.ray, options.workers, console)
     table, drawn = _write(options.name, experiment, scale, root, seeds)
     console.print(Markdown(table.to_markdown()))
-    console.print(f"{root / options.name}.md, .json{' and .png' if drawn else ''}", highlight=False, soft_wrap=True)
+    console.print(f"{root / options.name}.md, .json{' and .png' if drawn else ''}", soft_wrap=True)
     return code
 
 
@@ -113,7 +114,8 @@ def _write(name: str, experiment: Experiment, scale: Scale, root: Path, seeds: i
         return table, draw(table, experiment, scale, root, root / f"{name}.png")
 
 
-def _print_plan(cells: list[Cell], seeds: int, root: Path, workers: int, console: Console) -> None:
+def _print_plan(cells: list[Cell], seeds: int, root: Path, workers: int | None, console: Console) -> None:
+    """What there is to do, and how long it takes one core, and `workers` of them if they are known."""
     plan = Table("row", "column", "runs", "finished", "seconds a run", box=None)
     costs = costs_of(cells, seeds, finished_below(root))
     for cell, cost in zip(cells, costs, strict=True):
@@ -121,14 +123,11 @@ def _print_plan(cells: list[Cell], seeds: int, root: Path, workers: int, console
         plan.add_row(cell.row, cell.column, str(seeds), str(cost.finished), f"{about}{cost.seconds:.0f}")
     console.print(plan)
     for departure in departures_of(cells):
-        console.print(f"departure: {departure}", highlight=False)
+        console.print(f"departure: {departure}")
     distinct = {cell.folder(0): cost for cell, cost in zip(cells, costs, strict=True)}
     left = sum(cost.seconds * (seeds - cost.finished) for cost in distinct.values())
-    console.print(
-        f"{len(distinct)} cells of {seeds} seeds: about {readable_time(left)} of one core, "
-        f"{readable_time(left / workers)} on {workers}",
-        highlight=False,
-    )
+    together = f", {readable_time(left / workers)} on {workers}" if workers else ""
+    console.print(f"{len(distinct)} cells of {seeds} seeds: about {readable_time(left)} of one core{together}")
 
 
 def readable_time(seconds: float) -> str:
@@ -155,4 +154,4 @@ class _Teller:
             self.ended += 1
             left = (time.monotonic() - self.began) / self.ended * (len(self.names) - self.ended)
             said += f" ({self.ended} of {len(self.names)}, about {readable_time(left)} left)"
-        self.console.print(said, highlight=False, soft_wrap=True)
+        self.console.print(said, soft_wrap=True)

@@ -62,7 +62,7 @@ class RunProgress:
             line = (
                 f"{self.names[job]:<22} task {event['task']}: average {event['average']:5.1f} %, by task {accuracies}"
             )
-            self.console.print(line, highlight=False)
+            self.console.print(line)
         self._show()
 
     def _show(self) -> None:
@@ -76,5 +76,4 @@ class RunProgress:
             left = (expected - sum(self.done)) / rate if rate else 0
             self.console.print(
                 f"{sum(self.done)} of {expected} batches, {rate:.1f} batches/s, about {left:.0f} s left",
-                highlight=False,
             )

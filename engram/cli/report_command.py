@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
-
 from engram.checkpoint import replace_file
+from engram.cli.console import plain_console
 from engram.cli.parser import Parser
 from engram.errors import InputError
 from engram.report.page import page
@@ -28,5 +27,5 @@ def main(argv: list[str]) -> int:
     out: Path = options.out or default
     content = page(options.path).encode()
     replace_file(out, content)
-    Console().print(f"{out} ({len(content) / 1e6:.1f} MB)", highlight=False, soft_wrap=True)
+    plain_console().print(f"{out} ({len(content) / 1e6:.1f} MB)", soft_wrap=True)
     return 0

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jsonargparse import ActionConfigFile  # type: ignore[attr-defined]
-from rich.console import Console
 
+from engram.cli.console import plain_console
 from engram.cli.parser import Parser
 from engram.cli.progress import RunProgress
 from engram.cli.stopping import stop_on_signal
@@ -67,7 +67,7 @@ def execute(
         raise InputError("no seed to run: --seeds must be at least 1")
     if threads is not None:
         require_at_least(1, threads=threads)
-    console = Console()
+    console = plain_console()
     names = [f"{job.config.method} seed {job.config.seed}" for job in jobs]
     with stop_on_signal() as should_stop, RunProgress(names, console) as progress:
 
@@ -96,12 +96,12 @@ def execute(
     rows = compare(results)
     print_comparison(rows, console)
     for row in rows:
-        console.print(time_by_part(row), highlight=False, soft_wrap=True)
+        console.print(time_by_part(row), soft_wrap=True)
     for name, result in zip(names, results, strict=True):
         if tested := result.get("prequential"):
             figures = ", ".join(f"{figure} {value:.1f}" for figure, value in tested.items() if figure != "images")
-            console.print(f"{name}, before learning from each image: {figures}", highlight=False, soft_wrap=True)
-    console.print(f"Results and pictures of the memory: {out}", highlight=False, soft_wrap=True)
+            console.print(f"{name}, before learning from each image: {figures}", soft_wrap=True)
+    console.print(f"Results and pictures of the memory: {out}", soft_wrap=True)
     return 0
 
 

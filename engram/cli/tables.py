@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from engram.report.tables import Row
-
-ENOUGH_SEEDS = 5
+from engram.report.tables import Row, few_seeds
 
 
 def _comparison(rows: Sequence[Row]) -> Table:
@@ -23,7 +21,7 @@ def _comparison(rows: Sequence[Row]) -> Table:
             row.name,
             str(len(row.seeds)),
             str(row.accuracy),
-            row.difference.signed() if row.difference else "",
+            row.difference.signed(len(row.seeds)) if row.difference else "",
             str(row.forgetting),
             f"{row.seconds['total']:.0f}",
             readable_bytes(row.memory_bytes),
@@ -34,19 +32,14 @@ def _comparison(rows: Sequence[Row]) -> Table:
 
 def print_comparison(rows: Sequence[Row], console: Console) -> None:
     console.print(_comparison(rows))
-    console.print("± is a 95 % t-interval over n seeds; difference: to the first row, seed by seed", highlight=False)
+    console.print("± is a 95 % t-interval over n seeds; difference: to the first row, seed by seed")
     for row in rows:
         console.print(
             f"{row.name}: learning accuracy {row.learning}, forgetting over all tasks {row.forgetting_all_tasks}",
-            highlight=False,
             soft_wrap=True,
         )
-    fewest = min(len(row.seeds) for row in rows)
-    if fewest < ENOUGH_SEEDS:
-        console.print(
-            f"{fewest} seed{'s are' if fewest > 1 else ' is'} too few to tell small differences from chance",
-            highlight=False,
-        )
+    if warning := few_seeds(rows):
+        console.print(warning)
 
 
 def time_by_part(row: Row) -> str:

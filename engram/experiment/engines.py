@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any
 
 from engram.errors import InputError
-from engram.experiment.jobs import cores, interrupts_held_back
+from engram.experiment.jobs import cores, interrupts_held_back, leave_with_parent
 from engram.experiment.sweep import Result
 
 
@@ -37,7 +40,8 @@ class LocalEngine:
         return future
 
     def _pool(self, index: int) -> ProcessPoolExecutor:
-        pool = self._pools[index] or ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+        context = multiprocessing.get_context("spawn")
+        pool = self._pools[index] or ProcessPoolExecutor(1, mp_context=context, initializer=leave_with_parent)
         self._pools[index] = pool
         return pool
 
@@ -58,7 +62,8 @@ class RayEngine:
         self._ray = ray
         self._ours = not ray.is_initialized()
         if self._ours:
-            ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+            with _signals_kept():
+                ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         self._remote = ray.remote(num_cpus=1, max_retries=0)(_call)
 
     @property
@@ -73,6 +78,17 @@ class RayEngine:
     def close(self) -> None:
         if self._ours:
             self._ray.shutdown()
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Ray answers SIGTERM by leaving at once; whoever was asked before answers it again."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread() and before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _call(work: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 Matrix = Sequence[Sequence[float | None]]
+
+ENOUGH_SEEDS = 5
+"""From here on an interval over seeds may be taken at its word."""
 
 
 def average_accuracy(matrix: Matrix, after: int = -1) -> float:
@@ -62,7 +65,22 @@ class Interval:
         return Interval(mean, float(t.ppf(0.975, count - 1)) * deviation / math.sqrt(count), count)
 
     def __str__(self) -> str:
-        return f"{self.mean:.1f} ± {'–' if self.half_width is None else f'{self.half_width:.1f}'}"
+        return f"{self.mean:.1f}{self._spread()}"
 
-    def signed(self) -> str:
-        return f"{'+' if self.mean >= 0 else ''}{self}"
+    def signed(self, of: int | None = None) -> str:
+        """A difference; it says over how many of `of` runs it was taken, if not over all."""
+        part = "" if of in (None, self.count) else f" over {self.count} of them"
+        return f"{self.mean:+.1f}{self._spread()}{part}"
+
+    def _spread(self) -> str:
+        return "" if self.half_width is None else f" ± {self.half_width:.1f}"
+
+
+def warning_of_few(counts: Iterable[int]) -> str | None:
+    """What must be said of means and differences over so many seeds each; None if all are enough."""
+    fewest = min(counts, default=ENOUGH_SEEDS)
+    if fewest >= ENOUGH_SEEDS:
+        return None
+    if fewest == 1:
+        return "Of a single seed nothing can be said about chance: differences of a few points mean nothing."
+    return f"{fewest} seeds are few: only differences whose interval excludes zero mean anything."

@@ -6,6 +6,7 @@ import multiprocessing
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
+from multiprocessing.managers import SyncManager
 from queue import Empty
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 
 from engram.experiment.events import Event
 from engram.experiment.every import EVERY_MINUTE, Every
-from engram.experiment.jobs import Job, cores, interrupts_held_back
+from engram.experiment.jobs import Job, cores, interrupts_held_back, leave_with_parent
 from engram.experiment.run import Interrupted, run
 
 
@@ -36,10 +37,11 @@ def run_all(
     count = min(workers or cores(), len(jobs))
     with ExitStack() as stack:
         with interrupts_held_back():
-            manager = stack.enter_context(context.Manager())
+            manager = SyncManager(ctx=context)
+            manager.start(leave_with_parent)
+            stack.callback(manager.shutdown)
             events, stop = manager.Queue(), manager.Event()
-            pool = ProcessPoolExecutor(count, mp_context=context, initializer=torch.set_num_threads, initargs=(1,))
-            stack.enter_context(pool)
+            pool = stack.enter_context(ProcessPoolExecutor(count, mp_context=context, initializer=_begin))
             stack.callback(stop.set)
             futures = [
                 pool.submit(_work, index, job, resume, checkpoint_every, events, stop) for index, job in enumerate(jobs)
@@ -52,6 +54,11 @@ def run_all(
         for future in sorted(futures, key=lambda future: isinstance(future.exception(), Interrupted)):
             future.result()
         return [future.result() for future in futures]
+
+
+def _begin() -> None:
+    torch.set_num_threads(1)
+    leave_with_parent()
 
 
 def _failed(future: Future[dict[str, Any]]) -> bool:

@@ -35,7 +35,7 @@ class TensorBoardLog:
         if kind == "start":
             self.batch = event["done"]
             folder = self.run / FOLDER
-            self._writer = self._new_writer(str(folder), purge_step=self.batch if folder.exists() else None)
+            self._writer = self._new_writer(str(folder), purge_step=self.batch + 1 if folder.exists() else None)
         elif kind == "batch":
             self.batch += 1
         elif kind == "round":

@@ -202,6 +202,7 @@ class SliceGrid:
             )
             if ours != theirs
         ]
+        fewer = {groups: min(groups, slices.classes) for groups in self.groups}
         return [
             Cell(
                 row=f"{100 // groups}x{groups}",
@@ -209,13 +210,16 @@ class SliceGrid:
                 config=SliceConfig(
                     protocol.dataset,
                     slices.classes,
-                    min(groups, slices.classes),
+                    fewer[groups],
                     slices.images_per_class,
                     slices.steps,
                     protocol.shared.get("theta", {}).get("width", 128),
                     training_steps=slices.training_steps,
                 ),
-                departures=tuple(departures),
+                departures=(
+                    *departures,
+                    *([f"{fewer[groups]} groups instead of {groups}"] if fewer[groups] < groups else []),
+                ),
                 key=("cifar100", 50),
                 against=None if groups == self.groups[0] else f"{100 // self.groups[0]}x{self.groups[0]}",
             )

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from engram.experiment.config import RunConfig
-from engram.experiment.metrics import Interval
+from engram.experiment.metrics import Interval, warning_of_few
 from engram.paper.catalogue import Experiment
 from engram.paper.grid import Cell, Finished, departures_of
 from engram.paper.scales import FULL, Protocol, Scale
@@ -42,8 +42,7 @@ class Entry:
     def __str__(self) -> str:
         if self.measured is None:
             return "missing"
-        text = str(self.measured) if self.seeds > 1 else f"{self.measured.mean:.1f}"
-        return f"{text} ({self.seeds} of {self.wanted} seeds)" if self.missing else text
+        return f"{self.measured} ({self.seeds} of {self.wanted} seeds)" if self.missing else str(self.measured)
 
 
 @dataclass(frozen=True)
@@ -76,11 +75,9 @@ class PaperTable:
         said = ["± is a 95 % t-interval over seeds."]
         if self.missing:
             said.append(f"Partial: {self.missing} of {self.runs} runs are missing.")
-        fewest = min((entry.seeds for entry in self.entries.values() if entry.seeds), default=0)
-        if fewest == 1:
-            said.append("Of a single seed nothing can be said about chance: differences of a few points mean nothing.")
-        elif 1 < fewest < 5:
-            said.append(f"{fewest} seeds are few: only differences whose interval excludes zero mean anything.")
+        shown = [interval for entry in self.entries.values() for interval in (entry.measured, entry.difference)]
+        if warning := warning_of_few(interval.count for interval in shown if interval):
+            said.append(warning)
         return [*said, *self.notes]
 
     def to_json(self) -> dict[str, Any]:
@@ -128,7 +125,7 @@ class PaperTable:
             return ""
         parts = [str(entry)]
         if entry.difference:
-            parts.append(f"[{_difference_text(entry.difference, entry.seeds)}]")
+            parts.append(f"[{entry.difference.signed(entry.seeds)}]")
         if entry.paper:
             parts.append(f"(paper {_target_text(entry.paper)})")
         return " ".join(parts)
@@ -194,11 +191,6 @@ def _entry_json(entry: Entry) -> dict[str, Any]:
         "difference_seeds": 0 if entry.difference is None else entry.difference.count,
         "paper": entry.paper,
     }
-
-
-def _difference_text(difference: Interval, seeds: int) -> str:
-    text = difference.signed() if difference.count > 1 else f"{difference.mean:+.1f}"
-    return text if difference.count == seeds else f"{text} over {difference.count} of them"
 
 
 def _about_comparisons(cells: Sequence[Cell]) -> list[str]:

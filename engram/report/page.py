@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -14,7 +13,19 @@ from engram.experiment.events import losses
 from engram.experiment.metrics import Interval
 from engram.experiment.pictures import LARGEST_SHEET, snapshots
 from engram.report.svg import Series, heat_map, line_chart, scatter_chart, scrolling, stacked_bars
-from engram.report.tables import PROTOCOL, Row, Run, compare, group_of, group_runs, protocol_of, read_runs
+from engram.report.tables import (
+    PROTOCOL,
+    Result,
+    Row,
+    Run,
+    compare,
+    few_seeds,
+    group_of,
+    protocol_of,
+    read_json,
+    read_runs,
+    runs_below,
+)
 
 MOST_SHEETS = 60
 """Pictures of one memory on a page; of more tasks, some are left out, never the last."""
@@ -22,19 +33,22 @@ MOST_SHEETS = 60
 
 def read_paper_tables(path: Path) -> list[dict[str, Any]]:
     """What `engram paper` wrote there."""
-    tables = []
-    for file in sorted(path.rglob("*.json")) if path.is_dir() else []:
-        if file.with_suffix(".md").is_file():
-            tables.append(json.loads(file.read_text()))
-    return tables
+    below = (file for file in sorted(path.rglob("*.json")) if file.with_suffix(".md").is_file())
+    contents = map(read_json, below if path.is_dir() else [path])
+    return [content for content in contents if _is_table(content)]
+
+
+def _is_table(content: Any) -> bool:
+    return isinstance(content, dict) and {"title", "scale", "complete", "columns", "rows", "remarks"} <= content.keys()
 
 
 def page(path: Path) -> str:
     """The whole page about everything under `path`."""
-    found = read_runs([path])
+    tables = read_paper_tables(path)
+    found = runs_below(path) if tables and path.is_dir() else read_runs([path])
     runs = _distinct(found)
-    sections = [("Tables of the paper", [_paper_table(table) for table in read_paper_tables(path)])]
-    for number, (protocol, own) in enumerate(_by_protocol(runs).items(), 1):
+    sections = [("Tables of the paper", [_paper_table(table) for table in tables])]
+    for number, (protocol, own) in enumerate(_by(protocol_of, runs).items(), 1):
         facts = dict(zip(PROTOCOL, protocol, strict=True))
         size = f"K={facts['memory_size']}" if facts["memory_size"] else f"{facts['memory_budget']:,} bytes"
         title = f"{facts['dataset']}, {facts['stream']} stream, {facts['tasks']} tasks, {size}"
@@ -62,16 +76,17 @@ def _distinct(runs: Sequence[Run]) -> list[Run]:
     return list(kept.values())
 
 
-def _by_protocol(runs: Sequence[Run]) -> dict[tuple[Any, ...], list[Run]]:
-    found: dict[tuple[Any, ...], list[Run]] = {}
+def _by(key: Callable[[Result], Any], runs: Sequence[Run]) -> dict[Any, list[Run]]:
+    """Runs in groups, in order of appearance."""
+    found: dict[Any, list[Run]] = {}
     for run in runs:
-        found.setdefault(protocol_of(run.result), []).append(run)
+        found.setdefault(key(run.result), []).append(run)
     return found
 
 
 def _protocol_section(runs: list[Run], number: int) -> list[str]:
     rows = compare([run.result for run in runs])
-    groups = [[run for run in runs if id(run.result) in ids] for ids in _ids(runs)]
+    groups = list(_by(group_of, runs).values())
     names = [row.name for row in rows]
     curves = [Series(name, _mean_curve(group)) for name, group in zip(names, groups, strict=True)]
     blocks = [
@@ -105,11 +120,6 @@ def _protocol_section(runs: list[Run], number: int) -> list[str]:
     return [block for block in blocks if block]
 
 
-def _ids(runs: list[Run]) -> list[set[int]]:
-    """The runs of each row of `compare`, in its order."""
-    return [{id(result) for result in group.values()} for group in group_runs([run.result for run in runs]).values()]
-
-
 def _mean_curve(group: list[Run]) -> list[tuple[float, float]]:
     curves = [run.result["average_accuracy_after_task"] for run in group]
     return [(task + 1.0, sum(values) / len(values)) for task, values in enumerate(zip(*curves, strict=True))]
@@ -126,18 +136,15 @@ def _comparison(rows: Sequence[Row]) -> str:
             escape(row.name),
             str(len(row.seeds)),
             str(row.accuracy),
-            row.difference.signed() if row.difference else "",
+            row.difference.signed(len(row.seeds)) if row.difference else "",
             str(row.forgetting),
             str(row.forgetting_all_tasks),
             str(row.learning),
         )
         for row in rows
     ]
-    few = min(len(row.seeds) for row in rows)
-    remark = "± is a 95 % t-interval over seeds; differences are to the first row, seed by seed."
-    if few < 5:
-        remark += f" With {few} seed{'s' if few > 1 else ''}, small differences mean nothing."
-    return _table(head, cells) + f"<p class='remarks'>{remark}</p>"
+    remarks = ["± is a 95 % t-interval over seeds; differences are to the first row, seed by seed.", few_seeds(rows)]
+    return _table(head, cells) + f"<p class='remarks'>{' '.join(filter(None, remarks))}</p>"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -170,7 +177,8 @@ def _paper_cell(cell: dict[str, Any] | None) -> str:
     if cell["seeds"] and cell["missing"]:
         text += f" ({cell['seeds']} of {cell['seeds'] + cell['missing']} seeds)"
     if cell["difference"] is not None:
-        text += f" [{Interval(cell['difference'], cell['difference_half_width'], cell['seeds']).signed()}]"
+        difference = Interval(cell["difference"], cell["difference_half_width"], cell["difference_seeds"])
+        text += f" [{difference.signed(cell['seeds'])}]"
     if cell["paper"]:
         mean, spread = cell["paper"]
         text += f"<br><span class='soft'>paper {mean}{'' if spread is None else f' ± {spread}'}</span>"

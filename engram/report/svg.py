@@ -13,6 +13,8 @@ COLOURS = 10
 """Classes c0 to c9 of the page's style sheet."""
 WIDE = 5
 DASHES = ("", "7 4", "2 3", "10 3 2 3")
+LONGEST_LABEL = 28
+"""Letters beside a point."""
 
 
 @dataclass(frozen=True)
@@ -49,21 +51,32 @@ def _chart(
         colour = f"c{index % COLOURS}"
         if joined:
             path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-            dash = DASHES[index // COLOURS % len(DASHES)] or DASHES[index % len(DASHES)]
-            parts.append(f'<polyline class="line {colour}" stroke-dasharray="{dash}" points="{path}"/>')
+            parts.append(f'<polyline class="line {colour}" stroke-dasharray="{_dash(index)}" points="{path}"/>')
         if len(places) <= 60:
             parts += [f'<circle class="dot {colour}" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>' for x, y in places]
         if not joined:
-            parts += [
-                f'<text class="small" x="{x + 6:.1f}" y="{y + 4:.1f}">{escape(one.name)}</text>' for x, y in places
-            ]
+            parts += [_label(one.name, x, y) for x, y in places]
     words = "; ".join(f"{one.name}: {_in_words(one.points)}" for one in series)
     drawing = (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(f"{title}. {words}", quote=True)}">'
         f"{''.join(parts)}</svg>"
     )
-    legend = _legend([one.name for one in series]) if joined else ""
+    keys = [_line_key(index) if joined else _square_key(index) for index in range(len(series))]
+    legend = _legend(keys, [one.name for one in series])
     return f"<figure><figcaption>{escape(title)}</figcaption>{drawing}{legend}</figure>"
+
+
+def _dash(index: int) -> str:
+    """No two of the first forty series have both colour and dashes in common."""
+    return DASHES[(index + index // COLOURS) % len(DASHES)]
+
+
+def _label(name: str, x: float, y: float) -> str:
+    """Beside a point, on the side with more room; the legend has the name in full."""
+    short = name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 1]}…"
+    left = x > (LEFT + WIDTH - RIGHT) / 2
+    side = f'x="{x - 6:.1f}" text-anchor="end"' if left else f'x="{x + 6:.1f}"'
+    return f'<text class="small" {side} y="{y + 4:.1f}">{escape(short)}</text>'
 
 
 class Axis:
@@ -86,28 +99,32 @@ class Axis:
         at = math.log10(max(value, 1e-9)) if self.logarithmic else value
         return self.start + (at - self.low) / (self.high - self.low or 1) * (self.end - self.start)
 
-    def ticks(self) -> list[float]:
+    def ticks(self) -> list[tuple[float, str]]:
+        """Round values and how they are written, no two alike."""
         if self.logarithmic:
             tens = range(math.floor(self.low), math.ceil(self.high) + 1)
             found = [step * 10.0**ten for ten in tens for step in (1, 2, 5)]
-            return [tick for tick in found if self.low <= math.log10(tick) <= self.high]
+            return [(tick, number(tick)) for tick in found if self.low <= math.log10(tick) <= self.high]
         span = self.high - self.low or 1
         step = 10 ** math.floor(math.log10(span))
         step = next(step * share for share in (0.1, 0.2, 0.5, 1, 2) if span / (step * share) <= 8)
         first = math.ceil(self.low / step)
-        return [step * count for count in range(first, math.floor(self.high / step) + 1)]
+        ticks = [step * count for count in range(first, math.floor(self.high / step) + 1)]
+        smallest_digit = 10 ** math.floor(math.log10(step) + 1e-9)
+        digits = max(3, len(str(round(max(map(abs, ticks)) / smallest_digit))))
+        return [(tick, number(tick, digits)) for tick in ticks]
 
 
 def _frame(across: Axis, up: Axis, x_label: str, y_label: str) -> str:
     base = HEIGHT - BOTTOM
     parts = [f'<line class="axis" x1="{LEFT}" y1="{base}" x2="{WIDTH - RIGHT}" y2="{base}"/>']
-    for tick in across.ticks():
+    for tick, written in across.ticks():
         x = across.place(tick)
-        parts.append(f'<text class="tick" x="{x:.1f}" y="{base + 16}" text-anchor="middle">{number(tick)}</text>')
-    for tick in up.ticks():
+        parts.append(f'<text class="tick" x="{x:.1f}" y="{base + 16}" text-anchor="middle">{written}</text>')
+    for tick, written in up.ticks():
         y = up.place(tick)
         parts.append(f'<line class="grid" x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{number(tick)}</text>')
+        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{written}</text>')
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(f'<text class="label" x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">{escape(x_label)}</text>')
     side = f'transform="translate(14 {(TOP + base) / 2}) rotate(-90)"'
@@ -136,7 +153,8 @@ def stacked_bars(title: str, rows: Sequence[tuple[str, dict[str, float]]], unit:
             f'aria-label="{escape(f"{words} {unit}", quote=True)}">{bars}</div></td><td class="value">{total}</td></tr>'
         )
     caption = f"<figcaption>{escape(title)}</figcaption>"
-    return f"<figure>{caption}<table class='barchart'>{''.join(lines)}</table>{_legend(names, 'b')}</figure>"
+    legend = _legend([_square_key(index) for index in range(len(names))], names)
+    return f"<figure>{caption}<table class='barchart'>{''.join(lines)}</table>{legend}</figure>"
 
 
 def heat_map(title: str, matrix: Sequence[Sequence[float | None]]) -> str:
@@ -158,11 +176,18 @@ def scrolling(table: str) -> str:
     return f"<div class='scroll' role='region' aria-label='table' tabindex='0'>{table}</div>"
 
 
-def _legend(names: Sequence[str], kind: str = "k") -> str:
-    items = "".join(
-        f"<li><span class='key {kind}{index % COLOURS}'></span>{escape(name)}</li>" for index, name in enumerate(names)
-    )
+def _legend(keys: Sequence[str], names: Sequence[str]) -> str:
+    items = "".join(f"<li>{key}{escape(name)}</li>" for key, name in zip(keys, names, strict=True))
     return f"<ul class='legend'>{items}</ul>"
+
+
+def _square_key(index: int) -> str:
+    return f"<span class='key b{index % COLOURS}'></span>"
+
+
+def _line_key(index: int) -> str:
+    line = f'<line class="line c{index % COLOURS}" stroke-dasharray="{_dash(index)}" x1="0" y1="5" x2="34" y2="5"/>'
+    return f'<svg class="key" viewBox="0 0 34 10" aria-hidden="true">{line}</svg>'
 
 
 def _in_words(points: Sequence[tuple[float, float]]) -> str:
@@ -173,9 +198,9 @@ def _in_words(points: Sequence[tuple[float, float]]) -> str:
     return f"from {number(ys[0])} to {number(ys[-1])}, lowest {number(min(ys))}, highest {number(max(ys))}"
 
 
-def number(value: float) -> str:
-    """Short: three digits or so, thousands and millions by letter."""
+def number(value: float, digits: int = 3) -> str:
+    """Short: so many digits, thousands and millions by letter."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= 0.9995 * size:
-            return f"{value / size:.3g}{letter}"
-    return f"{value:.3g}"
+        if abs(value) >= (1 - 0.5 * 0.1**digits) * size:
+            return f"{value / size:.{digits}g}{letter}"
+    return f"{value:.{digits}g}"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from engram.errors import InputError
-from engram.experiment.metrics import Interval
+from engram.experiment.metrics import Interval, warning_of_few
 
 Result = dict[str, Any]
 
@@ -71,34 +70,50 @@ def read_runs(paths: Sequence[Path]) -> list[Run]:
     In folders what is no run over tasks is passed over, as a file it is refused; of a folder plain methods come before
     their combinations, so that the others are compared with one of them.
     """
-    runs = []
+    runs: list[Run] = []
     for path in paths:
-        if path.is_file():
-            runs += [Run(result, None) for result in _read_file(path)]
-            continue
-        files = sorted(path.rglob("result.json"))
-        if not files:
-            raise InputError(f"no finished run under {path}: a result.json is expected there")
-        found = [Run(result, file.parent) for file in files if _is_run(result := json.loads(file.read_text()))]
-        runs += sorted(found, key=lambda run: run.result["method"].count("+"))
+        found = [Run(result, None) for result in _read_file(path)] if path.is_file() else runs_below(path)
+        if not found:
+            raise InputError(f"no finished run over tasks under {path}: a result.json is expected there")
+        runs += found
     return runs
 
 
+def runs_below(folder: Path) -> list[Run]:
+    """Those of `read_runs`, or none."""
+    files = sorted(folder.rglob("result.json"))
+    found = [Run(result, file.parent) for file in files if _is_run(result := read_json(file), file)]
+    return sorted(found, key=lambda run: run.result["method"].count("+"))
+
+
 def _read_file(path: Path) -> list[Result]:
-    try:
-        content = json.loads(path.read_text())
-    except ValueError as error:
-        raise InputError(f"{path} is no JSON: {error}") from error
+    content = read_json(path)
     if isinstance(content, dict) and isinstance(content.get("results"), dict):
         content = list(content["results"].values())
     results: list[Result] = content if isinstance(content, list) else [content]
-    if not all(_is_run(result) for result in results):
-        raise InputError(f"{path} holds no results of runs: give a result.json, a list of such, or a folder of runs")
+    if not results or not all(_is_run(result, path) for result in results):
+        raise InputError(
+            f"{path} holds no results of runs over tasks: give a result.json, a list of such, or a folder of runs"
+        )
     return results
 
 
-def _is_run(result: Any) -> bool:
-    return isinstance(result, dict) and "accuracy_matrix" in result
+def read_json(path: Path) -> Any:
+    """What the file holds; one that is damaged is refused by name."""
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise InputError(f"{path} is no JSON: {error}") from error
+
+
+def _is_run(result: Any, path: Path) -> bool:
+    """Whether it is of a run over tasks; one that does not say what it was a run of is refused."""
+    if not isinstance(result, dict) or "accuracy_matrix" not in result:
+        return False
+    unsaid = [name for name in (*PROTOCOL, *VARIANT) if name not in result]
+    if unsaid:
+        raise InputError(f"{path}: the result does not say {', '.join(unsaid)}: it is of another version, run it again")
+    return True
 
 
 Group = tuple[tuple[Any, ...], str, str]
@@ -112,7 +127,7 @@ def group_of(result: Result) -> Group:
 
 def protocol_of(result: Result) -> tuple[Any, ...]:
     """The values of `PROTOCOL`: those that say nothing, being the default or without effect, are None."""
-    known = {name: result.get(name) for name in PROTOCOL}
+    known = {name: result[name] for name in PROTOCOL}
     if known["classes_per_task"] == -(-result["classes"] // result["tasks"]):
         known["classes_per_task"] = None
     if not known["skip_damaged"]:
@@ -122,8 +137,8 @@ def protocol_of(result: Result) -> tuple[Any, ...]:
     return tuple(known.values())
 
 
-def group_runs(results: Sequence[Result]) -> dict[Group, dict[int, Result]]:
-    """Runs by protocol, method and settings, in order of appearance, and by seed."""
+def _group_runs(results: Sequence[Result]) -> dict[Group, dict[int, Result]]:
+    """Runs by `group_of`, in order of appearance, and by seed."""
     groups: dict[Group, dict[int, Result]] = {}
     for result in results:
         runs = groups.setdefault(group_of(result), {})
@@ -133,11 +148,13 @@ def group_runs(results: Sequence[Result]) -> dict[Group, dict[int, Result]]:
 
 
 def compare(results: Sequence[Result]) -> list[Row]:
-    """One row a method, settings and protocol, in order of appearance."""
-    groups = group_runs(results)
+    """One row a method, settings and protocol (`group_of`), in order of appearance."""
+    groups = _group_runs(results)
     rows: list[Row] = []
     first: dict[tuple[Any, ...], dict[int, Result]] = {}
-    variants = Counter((protocol, method) for protocol, method, _ in groups)
+    variants: dict[tuple[Any, ...], list[Result]] = {}
+    for (protocol, method, _), runs in groups.items():
+        variants.setdefault((protocol, method), []).append(next(iter(runs.values())))
     for (protocol, method, _), runs in groups.items():
         reference = first.setdefault(protocol, runs)
         common = sorted(runs.keys() & reference.keys())
@@ -145,7 +162,7 @@ def compare(results: Sequence[Result]) -> list[Row]:
         values = list(runs.values())
         rows.append(
             Row(
-                name=method if variants[protocol, method] == 1 else _full_name(values[0]),
+                name=_name(values[0], variants[protocol, method]),
                 protocol=protocol,
                 seeds=tuple(sorted(runs)),
                 accuracy=Interval.of([_accuracy(run) for run in values]),
@@ -163,12 +180,25 @@ def compare(results: Sequence[Result]) -> list[Row]:
     return rows
 
 
-def _full_name(result: Result) -> str:
-    """The method and what of its settings is not the default: needed where a method comes in several variants."""
-    changed = [
-        f"{room}.{name}={value}" for room, settings in result["settings"].items() for name, value in settings.items()
+def few_seeds(rows: Sequence[Row]) -> str | None:
+    """What must be said of these rows, if it must."""
+    shown = [interval for row in rows for interval in (row.accuracy, row.difference) if interval]
+    return warning_of_few(interval.count for interval in shown)
+
+
+def _name(result: Result, variants: Sequence[Result]) -> str:
+    """The method, and what it sets that not all of its variants set alike."""
+    told = [_told(variant) for variant in variants]
+    apart = [
+        f"{name}={value}" for name, value in _told(result).items() if any(other.get(name) != value for other in told)
     ]
-    return " ".join([result["method"], *(f"{name}={result[name]}" for name in VARIANT), *changed])
+    return " ".join([result["method"], *apart])
+
+
+def _told(result: Result) -> dict[str, Any]:
+    settings = result["settings"].items()
+    rooms = {f"{room}.{name}": value for room, own in settings for name, value in own.items()}
+    return {name: result[name] for name in VARIANT} | rooms
 
 
 def _accuracy(result: Result) -> float:

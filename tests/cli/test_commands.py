@@ -2,11 +2,13 @@
 
 import dataclasses
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -80,7 +82,7 @@ def test_run_then_compare_then_look_at_the_memory(tmp_path: Path, capsys: pytest
     assert [row["name"] for row in rows] == ["scr", "scr+ssd"]
     assert rows[1]["difference"]["half_width"] is None
     assert main(["compare", str(tmp_path)]) == 0
-    assert "± –" in capsys.readouterr().out
+    assert "Of a single seed nothing can be said" in capsys.readouterr().out
     assert main(["memory", "show", str(out)]) == 0
     shown = capsys.readouterr().out
     assert "4 of 4 slots filled" in shown
@@ -160,7 +162,7 @@ def test_seeds_run_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["rum"], 2, "did you mean 'run'"),
         (["run", "scr+sdd"], 1, "did you mean 'scr\\+ssd'"),
         (["run", "scr", "digit"], 1, "did you mean 'digits'"),
-        (["compare", "nowhere"], 1, "no finished run under nowhere"),
+        (["compare", "nowhere"], 1, "no finished run over tasks under nowhere"),
         (["memory", "show", "nowhere"], 1, "no checkpoint in nowhere"),
     ],
 )
@@ -229,6 +231,55 @@ def test_ctrl_c_saves_and_a_new_process_goes_on_exactly(tmp_path: Path) -> None:
         assert process.returncode == 0
         results.append(json.loads((out / "result.json").read_text()) | {"seconds": None})
     assert results[0] == results[1]
+
+
+def living(group: int) -> list[str]:
+    """Names of the processes in a process group that have not ended."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            name, _, rest = stat.read_text().partition(" (")[2].rpartition(") ")
+            state, _, its_group = rest.split()[:3]
+            if int(its_group) == group and state != "Z":
+                found.append(name)
+    return found
+
+
+def begin_two_seeds(out: Path) -> subprocess.Popen[str]:
+    """Two long runs, each in a process of its own, once both are under way."""
+    command = ("run", "er", "digits", "--repeats", "20", "--seeds", "2", "--checkpoint-every", "1b", "--out", str(out))
+    process = start_engram(*command, start_new_session=True)
+    while len(list(out.rglob("CURRENT"))) < 2:
+        time.sleep(0.05)
+        assert process.poll() is None
+    return process
+
+
+def test_ctrl_c_to_the_whole_group_lets_every_seed_save(tmp_path: Path) -> None:
+    process = begin_two_seeds(tmp_path)
+    os.killpg(process.pid, signal.SIGINT)
+    shown, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, shown + errors
+    assert "Everything is saved" in shown
+    assert "Traceback" not in shown + errors
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes under /proc")
+def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
+    process = begin_two_seeds(tmp_path)
+    assert len(living(process.pid)) > 2
+    process.kill()
+    process.communicate(timeout=60)
+    until = time.monotonic() + 60
+    while living(process.pid) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert living(process.pid) == []
+
+
+def test_what_is_printed_is_never_taken_for_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "[red]" / "[/x]"
+    assert main(["run", "er", "digits", *TINY, "--out", str(out)]) == 0
+    assert "/[red]/[/x]" in capsys.readouterr().out.replace("\n", "")
 
 
 def test_demo_compares_with_and_without_summaries(

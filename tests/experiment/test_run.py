@@ -12,6 +12,7 @@ from PIL import Image
 
 from engram import InputError, Learner
 from engram.experiment.config import RunConfig
+from engram.experiment.events import Event
 from engram.experiment.jobs import Job
 from engram.experiment.pool import run_all
 from engram.experiment.run import Interrupted, run
@@ -176,10 +177,16 @@ def test_pool_stops_when_asked_and_goes_on_later(finished: tuple[Path, dict[str,
 
 
 def test_pool_raises_what_went_wrong(tmp_path: Path) -> None:
-    """And lets the other runs save what they have."""
-    bad = dataclasses.replace(CONFIG, tasks=50)
+    """And lets the other runs save what they have: one that goes on fails when the folder of its run is taken away."""
     endless = dataclasses.replace(CONFIG, tasks=5, images_per_class=None, repeats=50)
-    with pytest.raises(ValueError, match="50 tasks"):
-        run_all([Job(endless, tmp_path / "endless"), Job(bad, tmp_path / "bad")], workers=2)
-    assert not (tmp_path / "endless" / "result.json").exists()
-    assert not (tmp_path / "endless").exists() or (tmp_path / "endless" / "checkpoint" / "CURRENT").is_file()
+    begun: set[int] = set()
+
+    def hear(job: int, event: Event) -> None:
+        begun.add(job)
+        if len(begun) == 2:
+            (tmp_path / "bad" / "config.yaml").unlink(missing_ok=True)
+
+    with pytest.raises(FileNotFoundError, match="moved or removed"):
+        run_all([Job(endless, tmp_path / name) for name in ("good", "bad")], workers=2, on_event=hear)
+    assert not (tmp_path / "good" / "result.json").exists()
+    assert (tmp_path / "good" / "checkpoint" / "CURRENT").is_file()

@@ -1,6 +1,9 @@
 """Sweeps: retries, a stop that saves, workers and machines that die."""
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -120,6 +123,36 @@ def test_a_stop_lets_what_runs_save_and_begins_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "stop").exists()
 
 
+UNTIL_STOPPED = """
+from pathlib import Path
+from engram.cli.stopping import stop_on_signal
+from engram.experiment.engines import LocalEngine
+from engram.experiment.run import Interrupted
+from engram.experiment.sweep import sweep
+from tests.experiment.test_sweep import Endless
+if __name__ == "__main__":
+    root = Path({root!r})
+    with stop_on_signal() as should_stop:
+        try:
+            sweep([Endless(root / "a"), Endless(root / "b")], LocalEngine(2), root / "stop", should_stop=should_stop)
+        except Interrupted:
+            (root / "interrupted").touch()
+"""
+
+
+def test_ctrl_c_to_the_whole_group_reaches_no_worker(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(UNTIL_STOPPED.format(root=str(tmp_path)))
+    root = Path(__file__).parents[2]
+    command = [sys.executable, str(tmp_path / "main.py")]
+    process = subprocess.Popen(command, start_new_session=True, env=os.environ | {"PYTHONPATH": str(root)})
+    until = time.monotonic() + 120
+    while not ((tmp_path / "a").is_dir() and (tmp_path / "b").is_dir()) and time.monotonic() < until:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(timeout=120) == 0
+    assert all((tmp_path / name).exists() for name in ("a/saved", "b/saved", "interrupted"))
+
+
 def test_a_job_waits_for_a_folder_that_another_process_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engram.experiment.sweep.WAIT_FOR_LOCK", 0.05)
     (tmp_path / "run").mkdir()
@@ -140,6 +173,18 @@ def test_a_job_waits_for_a_folder_that_another_process_has(tmp_path: Path, monke
         thread.join(timeout=60)
     assert busy == ["stopped before it began"]
     assert not (tmp_path / "run" / "result.json").exists()
+
+
+def test_a_ray_cluster_leaves_it_to_us_to_answer_signals() -> None:
+    pytest.importorskip("ray")
+    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    try:
+        ours = signal.getsignal(signal.SIGTERM)
+        engine = RayEngine("local")
+        engine.close()
+        assert signal.getsignal(signal.SIGTERM) is ours
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_lost_machine_loses_no_run(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -94,10 +95,14 @@ def test_the_plan_names_cells_departures_and_time(tmp_path: Path, capsys: pytest
     assert main(["paper", "components", "--scale", "smoke", "--dry-run", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert shown.count("digits K=") == 8
-    assert "about" in shown
+    assert len(re.findall(r"digits K=\d+ +1 +0 +about \d+", shown)) == 8
     assert "departure: scr: net.width 8" in shown
     assert "8 cells of 1 seeds" in shown
     assert not list(tmp_path.iterdir())
+    assert " of one core, " in shown
+    plan = ["paper", "components", "--scale", "smoke", "--only", "scr digits K=4", "--dry-run", "--out", str(tmp_path)]
+    assert main([*plan, "--ray", "auto"]) == 0
+    assert capsys.readouterr().out.rstrip().endswith("of one core")
     assert main(["paper", "list"]) == 0
     listed = capsys.readouterr().out
     assert all(name in listed for name in EXPERIMENTS)
@@ -144,13 +149,19 @@ def test_a_sweep_killed_in_the_middle_goes_on_and_ends_as_if_nothing_had_happene
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
-    process = start_engram("paper", "baselines", "--scale", "smoke", "--out", str(tmp_path), "--workers", "1")
+    """As a terminal sends it, to the whole group."""
+    command = ("paper", "baselines", "--scale", "smoke", "--out", str(tmp_path), "--workers", "1")
+    process = start_engram(*command, start_new_session=True)
     until = time.monotonic() + 240
-    while not list(tmp_path.rglob("result.json")) and time.monotonic() < until:
+    while len(list(tmp_path.rglob("events.jsonl"))) < 2 and time.monotonic() < until:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=240)
-    assert process.returncode == 130
+    os.killpg(process.pid, signal.SIGINT)
+    output, errors = process.communicate(timeout=240)
+    assert process.returncode == 130, output + errors
+    assert "Traceback" not in output + errors
+    assert "again:" not in output
+    begun = [events.parent for events in tmp_path.rglob("events.jsonl")]
+    assert all((run / "checkpoint" / "CURRENT").is_file() for run in begun)
     assert "the same command goes on" in " ".join(output.split())
     assert "Partial" in output
     assert not list(tmp_path.rglob(".stop*"))

@@ -14,11 +14,10 @@ from engram.cli import main
 from engram.experiment.config import RunConfig
 from engram.experiment.run import run
 from engram.paper.catalogue import EXPERIMENTS
-from engram.paper.grid import finished_below
 from engram.paper.outcome import gather
 from engram.paper.scales import SMOKE
 from engram.report.page import page
-from engram.report.svg import Axis, Series, heat_map, line_chart, number, scatter_chart, stacked_bars
+from engram.report.svg import LONGEST_LABEL, Axis, Series, heat_map, line_chart, number, scatter_chart, stacked_bars
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 SSD = {"net": {"width": 8}, "theta": {"width": 4}, "summarize": {"queue": 8, "ready": 4, "interval": 2}}
@@ -30,11 +29,26 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     common: dict[str, Any] = {"dataset": "digits", "tasks": 3, "images_per_class": 20, "memory_size": 6}
     for seed in (0, 1):
         run(RunConfig("scr", seed=seed, settings={"net": {"width": 8}}, **common), root / f"scr-{seed}")
-    run(RunConfig("scr+ssd", keep_originals=True, settings=SSD, **common), root / "ssd-0")
-    table = gather("components", EXPERIMENTS["components"], SMOKE, finished_below(root), 1)
+    result = run(RunConfig("scr+ssd", keep_originals=True, settings=SSD, **common), root / "ssd-0")
+    changed = SSD["summarize"] | {"gamma": 0.125, "theta_past_images": 0, "real_images": 64, "theta_interval": 20}
+    (root / "ssd-changed").mkdir()
+    (root / "ssd-changed" / "result.json").write_text(json.dumps(result | {"settings": SSD | {"summarize": changed}}))
+    table = gather("components", EXPERIMENTS["components"], SMOKE, some_finished(), 2)
     (root / "components.json").write_text(json.dumps(table.to_json()))
     (root / "components.md").write_text(table.to_markdown())
+    (root / "notes.json").write_text('{"rows": 3}')
+    (root / "notes.md").write_text("of somebody's own")
     return root
+
+
+def some_finished() -> dict[str, dict[str, Any]]:
+    """Of the components at smoke: a seed of scr, two of scr+dynamic, by folder."""
+    cells = {cell.row: cell for cell in reversed(EXPERIMENTS["components"].cells(SMOKE)) if cell.column == "digits K=4"}
+    accuracies = {("scr", 0): 50.0, ("scr+dynamic", 0): 52.0, ("scr+dynamic", 1): 60.0}
+    return {
+        cells[row].folder(seed).as_posix(): vars(cells[row].config) | {"average_end_accuracy": accuracy}
+        for (row, seed), accuracy in accuracies.items()
+    }
 
 
 class Outline(HTMLParser):
@@ -52,7 +66,7 @@ class Outline(HTMLParser):
         self.addresses += [value for name, value in attributes if name in ("src", "href") and value]
         if tag == "img":
             self.images.append(facts)
-        if tag == "svg":
+        if tag == "svg" and facts.get("aria-hidden") != "true":
             self.drawings.append(facts)
         if tag not in ("img", "meta", "link", "input", "br", "line", "circle", "polyline"):
             self.open.append(tag)
@@ -88,6 +102,11 @@ def test_everything_is_there_and_comes_from_the_results(runs: Path) -> None:
         assert title in text
     assert "missing" in text
     assert "paper 12.1" in text
+    assert ">50.0 (1 of 2 seeds)<" in text
+    assert ">56.0 ± 50.8 [+2.0 over 1 of them]<" in text
+    assert text.count("<h3>") == 1
+    assert "<th scope='row'>scr+ssd</th>" in text
+    assert "<th scope='row'>scr+ssd summarize.gamma=0.125 " in text
     matrix = results[0]["accuracy_matrix"]
     assert all(f">{value:.1f}</td>" in text for row in matrix for value in row if value is not None)
     assert len(seen.images) == 6
@@ -105,15 +124,64 @@ def test_names_cannot_become_markup(tmp_path: Path) -> None:
     outline(drawn + stacked_bars("t<i>", [("r<i>", {"p<i>": 1.0})], "s"))
 
 
+def test_nothing_a_run_is_called_becomes_markup(runs: Path, tmp_path: Path) -> None:
+    evil = "<script>alert('1')</script>\"'><b>"
+    root = tmp_path / "<script>'\"<b>"
+    shutil.copytree(runs / "ssd-0", root / "run")
+    result = json.loads((root / "run" / "result.json").read_text())
+    result |= {"method": evil, "dataset": evil, "footprint": result["footprint"] | {evil: 7}}
+    (root / "run" / "result.json").write_text(json.dumps(result))
+    table = json.loads((runs / "components.json").read_text())
+    table |= {"title": evil, "columns": [evil], "rows": [{"row": evil, "cells": []}], "remarks": [evil]}
+    (root / "table.json").write_text(json.dumps(table))
+    (root / "table.md").touch()
+    text = page(root)
+    outline(text)
+    assert text.count("<script>") == 1
+    assert "<b>" not in text
+    assert "alert" in text
+
+
+def test_a_folder_of_tables_alone_and_a_table_by_itself_are_reported_too(runs: Path, tmp_path: Path) -> None:
+    for name in ("components.json", "components.md"):
+        shutil.copy(runs / name, tmp_path)
+    assert "[+2.0 over 1 of them]" in page(tmp_path)
+    committed = Path(__file__).parents[2] / "results" / "paper-small-components.json"
+    text = page(committed)
+    assert "What dynamic memory, summarizing and past assistance add, small" in text
+    assert "Accuracy over the tasks seen" in text
+
+
+def test_many_lines_are_told_apart_by_colour_and_dashes_also_in_the_legend() -> None:
+    series = [Series(f"line {index}", [(0, index), (1, index)]) for index in range(40)]
+    drawn = line_chart("t", "x", "y", series)
+    looks = re.findall(r'<polyline class="line (c\d)" stroke-dasharray="([^"]*)"', drawn)
+    assert len(set(looks)) == 40
+    assert re.findall(r'<line class="line (c\d)" stroke-dasharray="([^"]*)"', drawn) == looks
+
+
+def test_points_are_named_where_there_is_room_and_in_full_in_the_legend() -> None:
+    name = "scr+ssd summarize.gamma=0.125 summarize.interval=20"
+    drawn = scatter_chart("t", "x", "y", [Series(name, [(0, 1)]), Series("right", [(9, 1)])])
+    assert f"</span>{name}</li>" in drawn
+    left, right = re.findall(r"<text class=\"small\"([^>]*)>([^<]*)<", drawn)
+    assert left[1] == f"{name[: LONGEST_LABEL - 1]}…"
+    assert "end" not in left[0]
+    assert 'text-anchor="end"' in right[0]
+
+
 def test_axes_place_values_and_choose_round_ticks() -> None:
     axis = Axis([0, 50], False, 100, 200, from_zero=True)
     assert axis.place(0) == 100
     assert axis.place(50) < 200
-    assert axis.ticks() == [0, 10, 20, 30, 40, 50]
+    assert axis.ticks() == [(0, "0"), (10, "10"), (20, "20"), (30, "30"), (40, "40"), (50, "50")]
     logarithmic = Axis([1, 1000], True, 0, 100)
     steps = [logarithmic.place(value) for value in (1, 10, 100, 1000)]
     assert steps[1] - steps[0] == pytest.approx(steps[3] - steps[2])
-    assert {1, 10, 100, 1000} <= set(logarithmic.ticks())
+    assert {(1, "1"), (10, "10"), (100, "100"), (1000, "1k")} <= set(logarithmic.ticks())
+    for ends in ([1_702_000, 1_712_000], [0.1, 0.1004], [99_990, 100_010], [-3, 0]):
+        written = [text for _, text in Axis(ends, False, 0, 1).ticks()]
+        assert len(set(written)) == len(written) >= 3
     assert 0 <= Axis([7], False, 0, 1).place(7) <= 1
 
 
@@ -162,6 +230,8 @@ def test_in_a_browser_it_is_quiet_fits_and_its_slider_moves(
     view.on("request", lambda request: said.append(request.url) if request.url.startswith("http") else None)
     view.goto(f"file://{tmp_path / 'page.html'}")
     assert view.evaluate("document.documentElement.scrollWidth") <= width
+    ends = "[...document.querySelectorAll('svg text')].map(t => t.getBBox()).map(b => [b.x, b.x + b.width])"
+    assert all(start >= -320 and end <= 640 for start, end in view.evaluate(ends))
     box = view.locator(".memory").nth(1)
     visible = "node => [...node.querySelectorAll('.frame')].filter(f => !f.hidden).map(f => f.dataset.when)"
     assert box.evaluate(visible) == ["after task 3"]
@@ -175,3 +245,6 @@ def test_in_a_browser_it_is_quiet_fits_and_its_slider_moves(
     assert box.evaluate(visible) == ["after task 2"]
     assert box.locator("output").inner_text() == "after task 2"
     assert said == []
+    view.emulate_media(media="print")
+    view.set_viewport_size({"width": 700, "height": 900})
+    assert view.evaluate("[...document.querySelectorAll('.scroll')].every(b => b.scrollWidth <= b.clientWidth + 1)")

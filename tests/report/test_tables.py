@@ -10,8 +10,7 @@ from scipy import stats
 
 from engram import InputError
 from engram.experiment.config import RunConfig
-from engram.experiment.metrics import Interval
-from engram.report.tables import PROTOCOL, VARIANT, compare, protocol_of, read_runs
+from engram.report.tables import PROTOCOL, VARIANT, compare, few_seeds, protocol_of, read_runs
 
 
 def result(method: str, seed: int, accuracy: float, **changes: Any) -> dict[str, Any]:
@@ -27,6 +26,13 @@ def result(method: str, seed: int, accuracy: float, **changes: Any) -> dict[str,
         "slots_per_class": 1,
         "repeats": 1,
         "batch": 10,
+        "class_order": "seed",
+        "instance_order": "shuffled",
+        "image_size": 16,
+        "memory_budget": None,
+        "classes_per_task": 2,
+        "skip_damaged": False,
+        "epochs": 50,
         "classes_total": None,
         "boundary_gap": 50,
         "codec": "float32",
@@ -63,9 +69,21 @@ def test_protocols_are_kept_apart() -> None:
 
 
 def test_variants_of_a_method_are_told_apart_by_their_settings() -> None:
-    rows = compare([result("scr+ssd", 0, 50), result("scr+ssd", 0, 60, settings={"summarize": {"gamma": 0.0}})])
-    assert rows[1].name == rows[0].name + " summarize.gamma=0.0"
-    assert "boundary_gap=50" in rows[0].name
+    both = {"theta": {"width": 4}}
+    rows = compare(
+        [
+            result("scr+ssd", 0, 50, settings=both),
+            result("scr+ssd", 0, 60, settings=both | {"summarize": {"gamma": 0.0}}),
+            result("scr+ssd", 0, 60, settings=both | {"summarize": {"gamma": 0.1, "queue": 8}}, boundary_gap=9),
+            result("scr", 0, 60, boundary_gap=9),
+        ]
+    )
+    assert [row.name for row in rows] == [
+        "scr+ssd boundary_gap=50",
+        "scr+ssd boundary_gap=50 summarize.gamma=0.0",
+        "scr+ssd boundary_gap=9 summarize.gamma=0.1 summarize.queue=8",
+        "scr",
+    ]
 
 
 def test_the_same_run_twice_counts_once_and_contradictions_are_refused() -> None:
@@ -75,10 +93,11 @@ def test_the_same_run_twice_counts_once_and_contradictions_are_refused() -> None
         compare([result("scr", 0, 50), result("scr", 0, 51)])
 
 
-def test_one_run_shows_a_dash_never_nan() -> None:
-    assert str(Interval.of([12.34])) == "12.3 ± –"
-    assert Interval.of([12.34]).signed() == "+12.3 ± –"
-    assert str(Interval.of([10.0, 12.0])) == "11.0 ± 12.7"
+def test_few_common_seeds_are_warned_of_however_many_runs_there_are() -> None:
+    runs = [result("scr", seed, 50.0 + seed) for seed in range(5)]
+    assert few_seeds(compare(runs)) is None
+    runs += [result("scr+ssd", seed, 60.0) for seed in range(3, 8)]
+    assert "2 seeds are few" in (few_seeds(compare(runs)) or "")
 
 
 def test_results_are_found_in_folders_and_lists(tmp_path: Path) -> None:
@@ -93,10 +112,40 @@ def test_results_are_found_in_folders_and_lists(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no finished run"):
         read_runs([tmp_path / "empty"])
+    (tmp_path / "empty" / "result.json").write_text('{"accuracy": 5}')
+    with pytest.raises(InputError, match="no finished run over tasks"):
+        read_runs([tmp_path / "empty"])
+    (tmp_path / "empty" / "result.json").write_text('{"accuracy_matr')
+    with pytest.raises(InputError, match=r"empty/result\.json is no JSON"):
+        read_runs([tmp_path])
+
+
+def test_a_result_that_does_not_say_what_it_is_of_is_refused_and_not_taken_for_another_protocol(tmp_path: Path) -> None:
+    silent = result("scr", 0, 1.0)
+    del silent["class_order"], silent["codec"]
+    (tmp_path / "old.json").write_text(json.dumps([result("scr", 1, 1.0), silent]))
+    with pytest.raises(InputError, match=r"old\.json: the result does not say class_order, codec"):
+        read_runs([tmp_path / "old.json"])
+
+
+COMMITTED = sorted((Path(__file__).parents[2] / "results").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", [path for path in COMMITTED if "accuracy_matrix" in path.read_text()], ids=str)
+def test_every_result_we_keep_can_be_compared(path: Path) -> None:
+    runs = read_runs([path])
+    assert sum(len(row.seeds) for row in compare([run.result for run in runs])) == len(runs)
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"), [('{"targets": []}', "no results"), ("[1, 2]", "no results"), ("{", "no JSON")]
+    ("content", "reason"),
+    [
+        ('{"targets": []}', "no results"),
+        ("[1, 2]", "no results"),
+        ('{"results": {}}', "no results"),
+        ("[]", "no results"),
+        ("{", "no JSON"),
+    ],
 )
 def test_a_file_that_holds_no_results_is_refused_by_name(content: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "bench.json").write_text(content)
