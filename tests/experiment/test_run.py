@@ -2,6 +2,10 @@
 
 import dataclasses
 import json
+import multiprocessing
+import os
+import signal
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +178,20 @@ def test_pool_stops_when_asked_and_goes_on_later(finished: tuple[Path, dict[str,
         run_all(jobs, on_event=lambda _, event: heard.append(event["event"]), should_stop=lambda: "batch" in heard)
     (result,) = run_all(jobs, resume=True)
     assert without_times(result) == without_times(finished[1])
+
+
+def test_a_worker_that_is_killed_lets_the_others_save(tmp_path: Path) -> None:
+    endless = dataclasses.replace(CONFIG, tasks=5, images_per_class=None, repeats=50)
+    killed: list[int] = []
+
+    def hear(job: int, event: Event) -> None:
+        if not killed and len(list(tmp_path.glob("*/events.jsonl"))) == 2:
+            killed.append(max(child.pid or 0 for child in multiprocessing.active_children()))
+            os.kill(killed[0], signal.SIGKILL)
+
+    with pytest.raises(BrokenProcessPool):
+        run_all([Job(endless, tmp_path / name) for name in ("a", "b")], workers=2, on_event=hear)
+    assert len(list(tmp_path.glob("*/checkpoint/CURRENT"))) == 1
 
 
 def test_pool_raises_what_went_wrong(tmp_path: Path) -> None:
