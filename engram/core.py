@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -61,6 +62,8 @@ class Part:
     needs: frozenset[str] = frozenset()
     """What some part of the method must provide, or the composition is refused."""
     provides: frozenset[str] = frozenset()
+    published: Mapping[str, Any] = MappingProxyType({})
+    """Settings that runs on the paper's streams have, where they are not what suits other data."""
 
     def add_state(self, name: str, value: Any, count_as: str = "bookkeeping") -> None:
         """Declare `self.name`; `count_as` is the line of `footprint()` its bytes belong to.

@@ -150,9 +150,8 @@ class Learner(Keeper):
         """
         self._require_observed("nothing can be predicted")
         images = check_images(x, self.image_shape, allow_empty=True)
-        if not len(images):
-            return torch.zeros(0, len(self.labels))
-        return self.classifier.scores(as_float(images.to(self.device)), self._context())
+        shown = images if len(images) else images.new_zeros(1, *images.shape[1:])
+        return self.classifier.scores(as_float(shown.to(self.device)), self._context())[: len(images)]
 
     def predict(self, x: Any) -> list[Label | None]:
         """The likeliest label of each image, as given to `observe`.
@@ -164,7 +163,10 @@ class Learner(Keeper):
         return [self.labels[index] if index < len(self.labels) else None for index in likeliest]
 
     def predict_proba(self, x: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """Softmax of the scores, in the order of `labels`."""
+        """Softmax of the scores, in the order of `labels`.
+
+        Heads of `classes_total` classes give their share to those not seen yet too, in the columns behind.
+        """
         probabilities: np.ndarray[Any, np.dtype[np.float32]] = self.scores(x).softmax(1).cpu().numpy()
         return probabilities
 

@@ -100,6 +100,16 @@ def resolved(config: RunConfig) -> RunConfig:
     return dataclasses.replace(config, stream=stream, batch=batch, memory_size=size)
 
 
+def learner_settings(config: RunConfig) -> dict[str, dict[str, Any]]:
+    """Of the parts: what was asked for, and on the paper's streams, of what was not, what was published."""
+    if not Scenario.parse(config.stream or find(config.method).stream).published:
+        return config.settings
+    parts = configurable(find(config.method))
+    published = {room: dict(getattr(part, "published", {})) for room, part in parts.items()}
+    rooms = {room: own | config.settings.get(room, {}) for room, own in published.items()}
+    return {room: own for room, own in rooms.items() if own}
+
+
 def differing(text: str, wanted: dict[str, Any]) -> list[str]:
     """What this run sets otherwise than a config.yaml.
 

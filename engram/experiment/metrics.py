@@ -73,7 +73,8 @@ class Interval:
         return f"{self.mean:+.1f}{self._spread()}{part}"
 
     def _spread(self) -> str:
-        return "" if self.half_width is None else f" ± {self.half_width:.1f}"
+        """A dash where one run says nothing about it."""
+        return f" ± {'–' if self.half_width is None else f'{self.half_width:.1f}'}"
 
 
 def warning_of_few(counts: Iterable[int]) -> str | None:

@@ -21,7 +21,7 @@ import yaml
 from engram.checkpoint import holds_checkpoint, replace_file, write_json
 from engram.errors import InputError
 from engram.experiment import metrics
-from engram.experiment.config import RunConfig, differing, resolved
+from engram.experiment.config import RunConfig, differing, learner_settings, resolved
 from engram.experiment.events import Event
 from engram.experiment.every import EVERY_MINUTE, Due, Every
 from engram.experiment.lock import LOCK, only_one, require_free
@@ -273,7 +273,7 @@ def _make_learner(config: RunConfig, stream: TaskStream) -> Learner:
         boundary_gap=config.boundary_gap,
         codec=config.codec,
         keep_originals=config.keep_originals,
-        **config.settings,  # type: ignore[arg-type]
+        **learner_settings(config),  # type: ignore[arg-type]
     )
 
 

@@ -147,7 +147,7 @@ def gather(name: str, experiment: Experiment, scale: Scale, finished: Finished, 
     }
     folders = {cell.folder(0).parent.as_posix() for cell in cells}
     others = [path for path in finished if path not in results and str(PurePosixPath(path).parent) in folders]
-    notes = [*_about_comparisons(cells), *_about_protocols(cells, scale)]
+    notes = [*_about_comparisons(cells), *_about_data(cells), *_about_protocols(cells, scale)]
     if others:
         notes.append(f"Finished but not shown: {len(others)} runs of other seeds (--seeds) or configurations.")
     return PaperTable(
@@ -213,6 +213,15 @@ def _about_comparisons(cells: Sequence[Cell]) -> list[str]:
     if both:
         said.append(f"The difference of {', '.join(both)} is also that between these two streams.")
     return said
+
+
+def _about_data(cells: Sequence[Cell]) -> list[str]:
+    if not any(cell.key[0] == "tiny-imagenet" for cell in cells):
+        return []
+    return [
+        "The paper's figures of Tiny-ImageNet are of images whose pixels its data file had scrambled: they cannot be "
+        "compared with ours."
+    ]
 
 
 def _about_protocols(cells: Sequence[Cell], scale: Scale) -> list[str]:

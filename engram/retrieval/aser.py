@@ -14,7 +14,7 @@ from engram.knn_shapley import knn_shapley, sample_per_class
 
 
 class ShapleyRetrieval(Retrieval):
-    """Random until more images were seen than the memory holds, and where there are too few candidates.
+    """Random until more images were seen than the memory holds, and where no image is left for the cooperative set.
 
     Args:
         per_class: candidates, and cooperative images, drawn of each class (3 on Mini-ImageNet).
@@ -27,16 +27,16 @@ class ShapleyRetrieval(Retrieval):
     def select(self, stream: Batch, count: int, ctx: Context) -> Tensor:
         memory, generator = ctx.memory, ctx.rng["replay"]
         candidates = sample_per_class(memory.labels[: memory.size], self.per_class, generator)
-        if memory.seen <= memory.capacity or len(candidates) < count:
-            return choose(count, memory.size, generator)
         rest = memory.filled()[~torch.isin(memory.filled(), candidates)]
         cooperative = rest[sample_per_class(memory.labels[rest], self.per_class, generator)]
+        if memory.seen <= memory.capacity or not len(cooperative):
+            return choose(count, memory.size, generator)
         batch = memory.read(candidates)
         features = self._features(batch, ctx)
-        value = -self._values(features, batch, stream, ctx).mean(0)
-        if len(cooperative):
-            value = value + self._values(features, batch, memory.read(cooperative), ctx).mean(0)
-        return candidates[value.topk(count).indices.cpu()]
+        standing_for = self._values(features, batch, memory.read(cooperative), ctx).mean(0)
+        standing_against = self._values(features, batch, stream, ctx).mean(0)
+        value = standing_for - standing_against
+        return candidates[value.topk(min(count, len(candidates))).indices.cpu()]
 
     def _values(self, features: Tensor, candidates: Batch, points: Batch, ctx: Context) -> Tensor:
         return knn_shapley(features, candidates.y, self._features(points, ctx), points.y, self.neighbours)

@@ -72,6 +72,37 @@ def test_gss_leaves_the_memory_alone_unless_the_batch_points_away(monkeypatch: p
             assert all(torch.equal(a, b) for a, b in zip(held, mine.memory.records, strict=True))
 
 
+def test_gss_replaces_the_ith_victim_by_the_ith_image_with_its_probability(monkeypatch: pytest.MonkeyPatch) -> None:
+    from engram.memory import gss
+
+    mine = feed(learner("gss", memory_size=6), toy_stream(1, 4))
+    monkeypatch.setattr(gss, "_largest_cosine", lambda *_: torch.tensor(-0.5))
+    monkeypatch.setattr(gss, "draw_without_replacement", lambda *_: torch.tensor([4, 2, 0, 1]))
+    stream = mine._batch(torch.tensor(toy_images([0, 1, 0, 1], 40)), [0, 1, 0, 1])
+    held = mine.memory.read(mine.memory.filled()).x
+    monkeypatch.setattr(gss, "replacement_probability", lambda victim, newcomer: torch.zeros(len(victim)))
+    assert mine.policy.store(stream, mine._context()).stored == []
+    assert torch.equal(mine.memory.read(mine.memory.filled()).x, held)
+    monkeypatch.setattr(gss, "replacement_probability", lambda victim, newcomer: torch.tensor([1.0, 0, 1, 0]))
+    assert sorted(mine.policy.store(stream, mine._context()).stored) == [0, 4]
+    assert torch.equal(mine.memory.read(torch.tensor([4, 0])).x, stream.x[[0, 2]])
+
+
+def test_gradients_that_images_are_compared_by_are_taken_in_eval_mode() -> None:
+    mine = feed(learner("gss", memory_size=30), toy_stream(1, 6))
+    batch, parameters = mine.memory.read(torch.arange(6)), list(mine.model.parameters())
+
+    def gradient(training: bool) -> torch.Tensor:
+        net = copy.deepcopy(mine.model.net).train(training)
+        loss = torch.nn.functional.cross_entropy(net(batch.x, "logits")[1], batch.y)
+        return torch.cat([own.flatten() for own in torch.autograd.grad(loss, list(net.parameters()))])
+
+    found = label_gradient(batch, mine._context())
+    assert len(found) == sum(parameter.numel() for parameter in parameters)
+    torch.testing.assert_close(found, gradient(training=False))
+    assert not torch.allclose(found, gradient(training=True))
+
+
 def test_zero_gradients_are_at_a_right_angle_to_everything() -> None:
     from engram.memory.gss import _largest_cosine
 
@@ -169,11 +200,34 @@ def test_aser_retrieval_is_random_until_the_memory_overflows(
     mine.memory.seen = 1000
     assert len(mine.retrieval.select(stream, 4, mine._context())) == 4
     assert len(called) == 2
+    classes = len(mine.memory.labels[: mine.memory.size].unique())
     chosen = mine.retrieval.select(stream, 30, mine._context())
-    assert len(chosen) == min(30, mine.memory.size)
+    assert len(chosen.unique()) == len(chosen) == 2 * classes
+
+
+@pytest.mark.parametrize("act", ["retrieve", "store"])
+def test_aser_s_sets_are_apart_and_seen_in_eval_mode(act: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = feed(learner("aser", memory_size=40), toy_stream(2, 12))
+    stream = mine._batch(torch.tensor(toy_images([2, 3], 40)), [2, 3])
+    ctx, read, modes = mine._context(), [], []
+    reading, features = mine.memory.read, mine.model.features
+    monkeypatch.setattr(mine.memory, "read", lambda slots: read.append(slots) or reading(slots))
+    monkeypatch.setattr(mine.model, "features", lambda x: modes.append(mine.model.net.training) or features(x))
+    if act == "retrieve":
+        mine.retrieval.select(stream, 4, ctx)
+    else:
+        mine.policy.store(stream, ctx)
+    ours, theirs = read
+    assert min(len(ours), len(theirs)) > 0
+    assert not torch.isin(ours, theirs).any()
+    assert set(modes) == {False}
 
 
 def test_aser_in_a_memory_too_small_for_its_sets_goes_on_at_random() -> None:
     """Two images a class are the whole memory: nothing is left to compete, yet new classes must come in."""
     mine = feed(learner("aser", memory_size=4), toy_stream(2, 12))
     assert 2 in mine.memory.labels.tolist() or 3 in mine.memory.labels.tolist()
+    mine.memory.labels[:4] = torch.tensor([0, 0, 1, 1])
+    stream = mine._batch(torch.tensor(toy_images([2], 40)), [2])
+    drawn = {tuple(mine.retrieval.select(stream, 1, mine._context()).tolist()) for _ in range(60)}
+    assert drawn == {(0,), (1,), (2,), (3,)}

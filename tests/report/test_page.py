@@ -102,8 +102,8 @@ def test_everything_is_there_and_comes_from_the_results(runs: Path) -> None:
         assert title in text
     assert "missing" in text
     assert "paper 12.1" in text
-    assert ">50.0 (1 of 2 seeds)<" in text
-    assert ">56.0 ± 50.8 [+2.0 over 1 of them]<" in text
+    assert ">50.0 ± – (1 of 2 seeds)<" in text
+    assert ">56.0 ± 50.8 [+2.0 ± – over 1 of them]<" in text
     assert text.count("<h3>") == 1
     assert "<th scope='row'>scr+ssd</th>" in text
     assert "<th scope='row'>scr+ssd summarize.gamma=0.125 " in text
@@ -145,7 +145,7 @@ def test_nothing_a_run_is_called_becomes_markup(runs: Path, tmp_path: Path) -> N
 def test_a_folder_of_tables_alone_and_a_table_by_itself_are_reported_too(runs: Path, tmp_path: Path) -> None:
     for name in ("components.json", "components.md"):
         shutil.copy(runs / name, tmp_path)
-    assert "[+2.0 over 1 of them]" in page(tmp_path)
+    assert "[+2.0 ± – over 1 of them]" in page(tmp_path)
     committed = Path(__file__).parents[2] / "results" / "paper-small-components.json"
     text = page(committed)
     assert "What dynamic memory, summarizing and past assistance add, small" in text

@@ -122,3 +122,15 @@ def test_jitter_spans_its_range(setting: str, low: float, high: float) -> None:
     values = views[:, 0, 0, 0]
     assert values.min() == pytest.approx(low, abs=0.01)
     assert values.max() == pytest.approx(high, abs=0.01)
+
+
+def test_jitter_takes_its_four_operations_in_an_order_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kornia import enhance
+
+    order: list[str] = []
+    for name in ("adjust_saturation", "adjust_hue"):
+        monkeypatch.setattr(enhance, name, lambda views, _, name=name: order.append(name) or views)
+    for seed in range(12):
+        augment_view(images(), ViewAugmentation(), generator(seed))
+    pairs = set(zip(order[::2], order[1::2], strict=True))
+    assert pairs == {("adjust_saturation", "adjust_hue"), ("adjust_hue", "adjust_saturation")}

@@ -1,6 +1,7 @@
 """RandAugment's operations against obvious versions, and how rehearsal repeats them."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,12 +102,16 @@ def test_factors_near_one_change_little_and_one_changes_nothing(name: str) -> No
 
 def test_geometry_moves_pixels_and_fills_with_zero() -> None:
     x = image()
-    torch.testing.assert_close(apply("translate_x", x, translate=3.0), moved_by(x, lambda r, c: (r, c + 3)))
-    torch.testing.assert_close(apply("translate_y", x, translate=3.0), moved_by(x, lambda r, c: (r + 3, c)))
+    torch.testing.assert_close(
+        apply("translate_x", x, translate=3.0, scale_translation=False), moved_by(x, lambda r, c: (r, c + 3))
+    )
+    torch.testing.assert_close(
+        apply("translate_y", x, translate=3.0, scale_translation=False), moved_by(x, lambda r, c: (r + 3, c))
+    )
     sheared = moved_by(x, lambda r, c: (r, math.floor(c + 0.5 + 0.14 * (r + 0.5 - 8))))
     torch.testing.assert_close(apply("shear_x", x), sheared)
     torch.testing.assert_close(apply("shear_y", x), apply("shear_x", x.mT).mT)
-    back = RandAugment(translate=3.0)
+    back = RandAugment(translate=3.0, scale_translation=False)
     torch.testing.assert_close(module.translate_x(back, x, -ONE, CENTRE), moved_by(x, lambda r, c: (r, c - 3)))
     torch.testing.assert_close(module.rotate(RandAugment(degrees=90.0), x, -ONE, CENTRE), x.rot90(-1, (2, 3)))
     quarter = apply("rotate", x, degrees=90.0)
@@ -115,8 +120,9 @@ def test_geometry_moves_pixels_and_fills_with_zero() -> None:
 
 def test_published_translation_blanks_small_images_unless_scaled() -> None:
     x = image(32)
-    assert not apply("translate_x", x).any()
+    assert not apply("translate_x", x, scale_translation=False).any()
     assert apply("translate_x", x, scale_translation=True).any()
+    assert apply("translate_x", x).any()
 
 
 def test_cutout_is_a_grey_square() -> None:
@@ -150,3 +156,21 @@ def test_rehearsal_repeats_ten_times_with_new_replay_and_new_operations() -> Non
     stored |= {image.tobytes() for image in (x / 255).astype("float32")}
     held = mine.memory.read(mine.memory.filled()).x
     assert all(image.numpy().tobytes() in stored for image in held)
+
+
+def test_the_second_view_of_contrastive_rehearsal_is_made_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    from engram.schemes import contrastive
+
+    learner = feed(Learner("rar-s", memory_size=8, net={"width": 8}, repeats=2), toy_stream(1, 2))
+    monkeypatch.setattr(learner.augmentation, "augment", lambda images, generator: torch.full_like(images, 0.25))
+    seen: list[torch.Tensor] = []
+    original = contrastive.augment_view
+
+    def spy(images: torch.Tensor, *rest: Any) -> torch.Tensor:
+        seen.append(images)
+        return original(images, *rest)
+
+    monkeypatch.setattr(contrastive, "augment_view", spy)
+    learner.observe(toy_images([0, 1], 5), [0, 1])
+    assert len(seen) == 2
+    assert all((images == 0.25).all() for images in seen)

@@ -200,6 +200,35 @@ def test_new_classes_reset_theta_and_the_queue_as_published() -> None:
     assert learner.summarizer.theta.head.outputs == 4
 
 
+def test_a_reset_forgets_the_momentum_of_theta() -> None:
+    learner = feed(small_learner(boundary_gap=5), toy_stream(tasks=1, batches=10))
+    assert learner.summarizer.theta_optimizer.state
+    learner._meet([7, 8])
+    assert not learner.summarizer.theta_optimizer.state
+
+
+def test_real_and_synthetic_images_are_augmented_each_by_its_own_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    from engram.summarize import stream_summarizer
+
+    learner = feed(small_learner(memory_size=4, slots_per_class=2), toy_stream(tasks=1, batches=8))
+    drawn, matched, summarized = [], [], []
+    draw, target, loss = (
+        getattr(stream_summarizer, name) for name in ("draw_augmentation", "matching_target", "summarizing_loss")
+    )
+    monkeypatch.setattr(stream_summarizer, "draw_augmentation", lambda *a: drawn.append(draw(*a)) or drawn[-1])
+    monkeypatch.setattr(stream_summarizer, "matching_target", lambda *a: matched.append(a[1]) or target(*a))
+    monkeypatch.setattr(stream_summarizer, "summarizing_loss", lambda *a: summarized.append(a[1]) or loss(*a))
+    summarizer, ctx = learner.summarizer, learner._context()
+    images = torch.stack([summarizer.working[identity]["image"] for identity in sorted(summarizer.working)[:2]])
+    real = summarizer.queue.read(0)
+    past = stream_summarizer.PastSummaries(torch.zeros(0, dtype=torch.long), summarizer.theta, ctx)
+    summarizer._gradient(images, 0, past, ctx)
+    assert len(drawn) == 2
+    assert torch.equal(matched[0], stream_summarizer.augment(real, drawn[0]))
+    assert torch.equal(summarized[0], stream_summarizer.augment(images, drawn[1]))
+    assert not torch.equal(drawn[0].brightness[:2], drawn[1].brightness[:2])
+
+
 @pytest.mark.parametrize("how", ["setting", "same change"])
 def test_growing_keeps_theta_and_the_queue(how: str) -> None:
     summarize = {"queue": 8, "ready": 4, "interval": 3} | ({"new_classes": "grow"} if how == "setting" else {})

@@ -1,0 +1,143 @@
+"""Every number that the paper's runs were made with is a default here: whoever changes one must say so in this file."""
+
+import dataclasses
+import inspect
+from typing import Any
+
+import pytest
+import torch
+
+from engram import Learner, SummaryMemory
+from engram.experiment.config import RunConfig, learner_settings, resolved
+from engram.methods import METHODS, find, method_settings
+from engram.schemes.dvc import SMALLEST_PROBABILITY
+from tests.helpers import feed, toy_stream
+
+VIEW = {
+    "crop_scale": (0.2, 1.0),
+    "crop_ratio": (3 / 4, 4 / 3),
+    "flip": 0.5,
+    "jitter": 0.8,
+    "brightness": 0.4,
+    "contrast": 0.4,
+    "saturation": 0.4,
+    "hue": 0.1,
+    "grey": 0.2,
+}
+SGD = {"learning_rate": 0.1}
+ER = {**SGD, "replay": 10, "passes": "separate"}
+SCR = {**SGD, "replay": 100, "temperature": 0.07, "projection": 128, "augment": VIEW}
+SHAPLEY = {"per_class": 2, "neighbours": 3}
+RAND_AUGMENT = {
+    "n_ops": 1,
+    "degrees": 14.0,
+    "shear": 0.14,
+    "translate": 46.7,
+    "scale_translation": None,
+    "factor": 0.94,
+    "cutout": 18.7,
+}
+SSD = {
+    "interval": 6,
+    "queue": 64,
+    "ready": None,
+    "gamma": 1.0,
+    "anchors": 10,
+    "learning_rate": None,
+    "momentum": 0.9,
+    "wait_full": False,
+    "max_current_classes": 20,
+    "new_classes": "reinit",
+    "theta_learning_rate": 0.01,
+    "theta_momentum": 0.9,
+    "theta_batch": 10,
+    "theta_past_images": 10,
+    "theta_interval": None,
+    "fast": False,
+    "real_images": None,
+    "summary_images": None,
+    "augment": {"brightness": 0.5, "saturation": 2.0, "contrast": 0.5, "shift": 0.125},
+}
+PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
+    "fine-tune": {"scheme": SGD},
+    "iid-offline": {"scheme": SGD},
+    "ewc++": {"scheme": {**SGD, "strength": 1.0, "fisher_interval": 50, "fisher_share": 0.9}},
+    "lwf": {"scheme": {**SGD, "temperature": 2.0}},
+    "a-gem": {"scheme": {**SGD, "replay": 10}},
+    "er": {"scheme": ER},
+    "mir": {"scheme": ER, "retrieval": {"candidates": 50}},
+    "gss": {"scheme": ER, "policy": {"batch": 10, "references": 10, "first_score": 0.1}},
+    "aser": {"scheme": {**ER, "passes": "joint-mean"}, "retrieval": SHAPLEY, "policy": SHAPLEY},
+    "dvc": {
+        "scheme": {
+            **SGD,
+            "replay": 10,
+            "balance": 1 / 3,
+            "agreement": 4.0,
+            "joint_width": 128,
+            "augment": VIEW | {"jitter": 1.0},
+        },
+        "retrieval": {"candidates": 50},
+    },
+    "scr": {"scheme": SCR},
+    "ocm": {
+        "scheme": {
+            "replay": 64,
+            "replay_per_class": 7,
+            "temperature": 0.07,
+            "projection": 128,
+            "learning_rate": 0.001,
+            "betas": (0.9, 0.99),
+            "weight_decay": 0.0001,
+            "augment": VIEW | {"crop_scale": (0.3, 1.0), "jitter": 0.0, "grey": 0.25},
+        }
+    },
+    "rar": {"scheme": {**ER, "passes": "joint"}, "augment": RAND_AUGMENT},
+    "rar-s": {"scheme": SCR, "augment": RAND_AUGMENT},
+    "rar-ncm": {"scheme": {**ER, "passes": "joint"}, "augment": RAND_AUGMENT},
+    "scr+ssd": {"scheme": SCR, "summarize": SSD, "theta": {"width": 128, "depth": 3}},
+}
+
+
+def plain(value: Any) -> Any:
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value
+
+
+@pytest.mark.parametrize("method", [*METHODS, "scr+ssd"])
+def test_settings_are_the_published_ones(method: str) -> None:
+    settings = method_settings(find(method), {})
+    found = {room: {name: plain(value) for name, value in own.items()} for room, own in settings.items() if own}
+    assert found == PUBLISHED[method] | {"net": {"width": 20}}
+    assert find(method).repeats == (10 if method.startswith("rar") else 1)
+
+
+def test_numbers_that_are_no_settings_of_parts() -> None:
+    for keeper in (Learner, SummaryMemory, RunConfig):
+        assert inspect.signature(keeper).parameters["boundary_gap"].default == 50
+    assert SMALLEST_PROBABILITY == 2.2e-16
+    assert (RunConfig().epochs, resolved(RunConfig("iid-offline")).batch, resolved(RunConfig("er")).batch) == (
+        50,
+        128,
+        10,
+    )
+
+
+@pytest.mark.parametrize("method", ["fine-tune", "scr", "dvc", "scr+ssd"])
+def test_nets_are_trained_by_plain_sgd(method: str) -> None:
+    learner = feed(Learner(method, memory_size=4, net={"width": 8}), toy_stream(1, 1))
+    (group,) = learner.optimizer.param_groups
+    assert isinstance(learner.optimizer, torch.optim.SGD)
+    assert (group["lr"], group["momentum"], group["weight_decay"]) == (0.1, 0, 0)
+
+
+def test_the_published_translation_is_that_of_runs_on_the_papers_streams_alone() -> None:
+    def scaled(stream: str, **augment: bool) -> Any:
+        config = RunConfig("rar-s", "digits", stream, settings={"augment": augment} if augment else {})
+        return learner_settings(config).get("augment", {}).get("scale_translation")
+
+    assert scaled("paper") is scaled("paper-shuffled") is False
+    assert scaled("strict") is scaled("blurry(0.1)") is None
+    assert scaled("paper", scale_translation=True) is True
+    assert learner_settings(RunConfig("scr", "digits", "paper", settings={"net": {"width": 8}})) == {
+        "net": {"width": 8}
+    }
