@@ -331,6 +331,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "streams": streams,
     "transfer": transfer,
     "components": lambda: of_paper("paper-small-components"),
+    "main": lambda: of_paper("paper-small-main"),
+    "queue": lambda: of_paper("paper-small-queue"),
     "last stretch": last_stretch,
     "demo": lambda: comparison("demo"),
     "demo, 5 seeds": lambda: comparison("demo-seeds5"),

@@ -22,6 +22,8 @@ MEASURES: dict[str, tuple[str, Callable[[Result], float]]] = {
     "seconds": ("seconds", lambda result: float(result["seconds"]["total"])),
 }
 """What can be shown of a result, by the paper's short name: heading and how to find it."""
+MOST_COLUMNS = 5
+"""Of a table with fewer rows than columns."""
 
 
 @dataclass(frozen=True)
@@ -108,13 +110,16 @@ class PaperTable:
         return f"## {self.title}\n\n`engram paper {self.name} --scale {self.scale}`\n\n{self.figures()}\n"
 
     def figures(self) -> str:
-        """One table a measure, in Markdown, and the remarks."""
+        """One table a measure, in Markdown, and the remarks. A wide table of a few rows has its columns as lines."""
+        turned = len(self.columns) > max(len(self.rows), MOST_COLUMNS)
+        across, down = (self.rows, self.columns) if turned else (self.columns, self.rows)
         blocks = []
         for measure in self.measures:
-            lines = [f"| {MEASURES[measure][0]} | {' | '.join(self.columns)} |", "|---" * (len(self.columns) + 1) + "|"]
-            for row in self.rows:
-                shown = [self._shown(row, column, measure) for column in self.columns]
-                lines.append(f"| {row} | {' | '.join(shown)} |")
+            lines = [f"| {MEASURES[measure][0]} | {' | '.join(across)} |", "|---" * (len(across) + 1) + "|"]
+            for line in down:
+                places = [(other, line) if turned else (line, other) for other in across]
+                shown = [self._shown(row, column, measure) for row, column in places]
+                lines.append(f"| {line} | {' | '.join(shown)} |")
             blocks.append("\n".join(lines))
         blocks.append("\n".join(f"- {remark}" for remark in self.remarks()))
         return "\n\n".join(blocks)
@@ -219,8 +224,8 @@ def _about_data(cells: Sequence[Cell]) -> list[str]:
     if not any(cell.key[0] == "tiny-imagenet" for cell in cells):
         return []
     return [
-        "The paper's figures of Tiny-ImageNet are of images whose pixels its data file had scrambled: they cannot be "
-        "compared with ours."
+        "The paper's figures of Tiny-ImageNet are of images whose pixels were scrambled when they were stored: they "
+        "cannot be compared with ours."
     ]
 
 

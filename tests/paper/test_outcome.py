@@ -163,3 +163,13 @@ def test_an_empty_table_draws_nothing(tmp_path: Path) -> None:
     assert table.missing == table.runs == 12
     assert not draw(table, EXPERIMENTS["components"], SMALL, tmp_path, tmp_path / "plot.png")
     assert not (tmp_path / "plot.png").exists()
+
+
+def test_a_wide_table_of_a_few_rows_has_its_columns_as_lines() -> None:
+    table = gather("queue", EXPERIMENTS["queue"], SMALL, {}, 1)
+    lines = [line for line in table.figures().splitlines() if line.startswith("|")]
+    assert lines[0] == "| end accuracy % | scr+ssd |"
+    assert lines[2] == "| cifar100 K=30, queue 16 | missing |"
+    assert len(lines) == 2 + 12
+    wide = gather("main", EXPERIMENTS["main"], FULL, {}, 1).figures().splitlines()[0]
+    assert wide.count("K=") == 9
