@@ -86,6 +86,7 @@ class Axis:
         self, values: Sequence[float], logarithmic: bool, start: float, end: float, from_zero: bool = False
     ) -> None:
         self.logarithmic, self.start, self.end = logarithmic, start, end
+        self.whole = all(float(value).is_integer() for value in values)
         low, high = min(values), max(values)
         if logarithmic:
             low, high = max(low, 1e-9), max(high, 1e-9)
@@ -108,6 +109,7 @@ class Axis:
         span = self.high - self.low or 1
         step = 10 ** math.floor(math.log10(span))
         step = next(step * share for share in (0.1, 0.2, 0.5, 1, 2) if span / (step * share) <= 8)
+        step = max(step, 1) if self.whole else step
         first = math.ceil(self.low / step)
         ticks = [step * count for count in range(first, math.floor(self.high / step) + 1)]
         smallest_digit = 10 ** math.floor(math.log10(step) + 1e-9)

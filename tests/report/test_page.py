@@ -175,6 +175,8 @@ def test_axes_place_values_and_choose_round_ticks() -> None:
     assert axis.place(0) == 100
     assert axis.place(50) < 200
     assert axis.ticks() == [(0, "0"), (10, "10"), (20, "20"), (30, "30"), (40, "40"), (50, "50")]
+    assert [tick for tick, _ in Axis([1, 2, 3], False, 0, 1).ticks()] == [1, 2, 3]
+    assert [tick for tick, _ in Axis([1, 2, 2.5], False, 0, 1).ticks()][:2] == [1, 1.5]
     logarithmic = Axis([1, 1000], True, 0, 100)
     steps = [logarithmic.place(value) for value in (1, 10, 100, 1000)]
     assert steps[1] - steps[0] == pytest.approx(steps[3] - steps[2])
