@@ -94,9 +94,10 @@ def stream_sheet(
 
 
 def _arrivals(stream: TaskStream, label: int, count: int) -> list[Tensor]:
-    """Images of a class, spread evenly over those that arrive."""
+    """Images of a class, spread evenly over those that arrive after its first, which stands beside them."""
     indices = np.concatenate([batch for task in stream.tasks for batch in task.batches])
     own = indices[stream.dataset.train_y[indices] == label]
+    own = own[1:] if len(own) > 1 else own
     return [as_float(torch.from_numpy(np.array(stream.dataset.train_x[index]))) for index in _spread(own, count)]
 
 
