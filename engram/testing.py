@@ -91,13 +91,16 @@ def fingerprint(learner: Learner) -> str:
 
 
 def learns_separable_classes(make: Make) -> None:
-    """Fed i.i.d., it is far above chance."""
+    """Fed i.i.d., it is far above chance, by the median of five readings: a single step on augmented images, which these
+    patterns do not survive, may upset any one of them."""
     learner = make()
+    truth, readings = [0, 1, 2, 3] * 8, []
     for index in range(60):
         labels = [(index + i) % 4 for i in range(8)]
         learner.observe(toy_images(labels, index), labels)
-    truth = [0, 1, 2, 3] * 8
-    right = float(np.mean(np.array(learner.predict(toy_images(truth, 900))) == truth))
+        if index >= 55:
+            readings.append(np.mean(np.array(learner.predict(toy_images(truth, 900))) == truth))
+    right = float(np.median(readings))
     assert right > 0.7, f"{100 * right:.0f} % right on four classes that noise does not confuse"
 
 
