@@ -91,8 +91,8 @@ def fingerprint(learner: Learner) -> str:
 
 
 def learns_separable_classes(make: Make) -> None:
-    """Fed i.i.d., it is far above chance, by the median of five readings: a single step on augmented images, which these
-    patterns do not survive, may upset any one of them."""
+    """Fed i.i.d., it is far above chance, by the median of five readings: a step on augmented images, which these
+    patterns do not survive, may upset a single one."""
     learner = make()
     truth, readings = [0, 1, 2, 3] * 8, []
     for index in range(60):
