@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from engram.core import Augmentation, Batch, Context, Model, as_float, choose
-from engram.errors import InputError, NonFiniteLossError, whole_number
+from engram.errors import InputError, NonFiniteLossError, NotReadyError, whole_number
 from engram.initialise import materialise
 from engram.keeper import Keeper
 from engram.methods import Method, Settings, find, method_settings, unmet_needs
@@ -150,8 +151,12 @@ class Learner(Keeper):
         """
         self._require_observed("nothing can be predicted")
         images = check_images(x, self.image_shape, allow_empty=True)
-        shown = images if len(images) else images.new_zeros(1, *images.shape[1:])
-        return self.classifier.scores(as_float(shown.to(self.device)), self._context())[: len(images)]
+        if len(images):
+            return self.classifier.scores(as_float(images.to(self.device)), self._context())
+        with suppress(NotReadyError):
+            blank = torch.zeros(1, *images.shape[1:], device=self.device)
+            return self.classifier.scores(blank, self._context())[:0]
+        return torch.zeros(0, len(self.labels))
 
     def predict(self, x: Any) -> list[Label | None]:
         """The likeliest label of each image, as given to `observe`.

@@ -154,6 +154,13 @@ def test_predicting_before_learning_says_so_and_an_empty_batch_gives_an_empty_an
     learner = feed(small_learner(), toy_stream(1, 2))
     assert learner.predict(np.zeros((0, 1, 16, 16), np.uint8)) == []
     assert learner.predict_proba(np.zeros((0, 1, 16, 16), np.uint8)).shape == (0, 2)
+    for total, width in ((None, 2), (7, 7)):
+        learner = feed(Learner("er", classes_total=total, memory_size=4, net={"width": 8}), toy_stream(1, 2))
+        none, one = np.zeros((0, 1, 16, 16), np.uint8), toy_images([0], 3)
+        assert learner.scores(none).shape[1] == learner.scores(one).shape[1] == width
+    nothing_fits = small_learner("scr", memory_size=None, memory_bytes=100, codec="webp(90)")
+    nothing_fits.observe(toy_images([0, 1], 0), [0, 1])
+    assert nothing_fits.predict(none) == []
 
 
 def test_probabilities_sum_to_one() -> None:
