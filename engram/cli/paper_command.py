@@ -88,7 +88,7 @@ def _run(cells: list[Cell], seeds: int, root: Path, ray: str | None, workers: in
                 should_stop=should_stop,
             )
         except Interrupted as stopped:
-            console.print(f"{stopped}. Everything is saved: the same command goes on from there.")
+            console.print(f"{stopped}. Everything is saved: the same command goes on from there.", soft_wrap=True)
             return should_stop.exit_code
     if swept.failures:
         console.print(f"{len(swept.failures)} of {len(jobs)} runs failed; the same command tries them again")

@@ -88,7 +88,7 @@ def execute(
             else:
                 results = [_run_here(jobs[0], hear, should_stop, resume, threads, checkpoint_every)]
         except Interrupted as stopped:
-            console.print(f"{stopped}. Everything is saved in {out}: {again} goes on from there.")
+            console.print(f"{stopped}. Everything is saved in {out}: {again} goes on from there.", soft_wrap=True)
             return should_stop.exit_code
         finally:
             for log in logs:
