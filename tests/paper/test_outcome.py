@@ -173,3 +173,18 @@ def test_a_wide_table_of_a_few_rows_has_its_columns_as_lines() -> None:
     assert len(lines) == 2 + 12
     wide = gather("main", EXPERIMENTS["main"], FULL, {}, 1).figures().splitlines()[0]
     assert wide.count("K=") == 9
+
+
+def test_what_no_protocol_can_make_comparable_is_said_at_every_scale() -> None:
+    for scale in (SMALL, FULL):
+        assert (
+            "Tiny-ImageNet are of images whose pixels were scrambled"
+            in gather("main", EXPERIMENTS["main"], scale, {}, 1).to_markdown()
+        )
+    assert "scrambled" not in gather("components", EXPERIMENTS["components"], FULL, {}, 1).to_markdown()
+
+
+def test_groups_that_a_scale_has_too_few_classes_for_are_a_departure() -> None:
+    text = gather("slices", EXPERIMENTS["slices"], SMOKE, {}, 1).to_markdown()
+    assert "10x10: 4 groups instead of 10" in text
+    assert "50x2: 2 groups" not in text
