@@ -33,6 +33,7 @@ FOOTPRINT = (
     "queue",
     "working_copies",
     "net",
+    "averaged",
     "theta",
     "optimizer",
     "snapshots",

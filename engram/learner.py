@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from engram.averaged import AveragedModel
 from engram.core import Augmentation, Batch, Context, Model, as_float, choose
 from engram.errors import InputError, NonFiniteLossError, NotReadyError, whole_number
 from engram.initialise import materialise
@@ -20,6 +22,9 @@ from engram.nets import ReducedResNet18, own_backbone, require_width
 from engram.restoring import restored
 from engram.state import Tree, pad_optimizer_state
 from engram.validation import Label, check_images
+
+Reading = Literal["net", "averaged"]
+"""What answers: the net as trained, or its moving average."""
 
 MOST_REPEATS = 1000
 """Training steps on one batch; beyond, a damaged checkpoint is likelier than a wish."""
@@ -44,6 +49,9 @@ class Learner(Keeper):
         seed: of every random draw.
         repeats: training steps on each stream batch; the method's own if not given.
         classes_total: make softmax heads for so many classes from the start, as published; they grow if not given.
+        average: decay of a moving average of the weights, such as 0.99, kept beside the net; None keeps none. Training
+            is the same with and without it.
+        answer_from: whether predictions come from the "net" or the "averaged" net; the averaged one if there is one.
         boundary_gap: new classes that arrive within so many iterations count as one change of task.
         codec: how images are stored: float32 (as they are), uint8, jpeg(QUALITY) or webp(QUALITY).
         keep_originals: keep the first image of each claimed slot, to look at beside its summary.
@@ -65,6 +73,8 @@ class Learner(Keeper):
         seed: int = 0,
         repeats: int | None = None,
         classes_total: int | None = None,
+        average: float | None = None,
+        answer_from: Reading | None = None,
         boundary_gap: int = 50,
         codec: str = "float32",
         keep_originals: bool = False,
@@ -97,6 +107,7 @@ class Learner(Keeper):
         self.method = method if isinstance(method, str) else None
         self.repeats = repeats
         self.classes_total = None if classes_total is None else whole_number("classes_total", classes_total, 1)
+        self.average, self.answer_from = _checked_average(average, answer_from)
         given = {
             "scheme": scheme,
             "augment": augment,
@@ -144,26 +155,28 @@ class Learner(Keeper):
             for _ in range(steps):
                 self._train(memory.read(choose(batch, memory.size, self.rng["replay"])))
 
-    def scores(self, x: Any) -> Tensor:
+    def scores(self, x: Any, *, answer_from: Reading | None = None) -> Tensor:
         """(N, classes) scores in the order of `labels`; higher is likelier, -inf where a class cannot be predicted.
 
-        Heads of `classes_total` classes score those not seen yet too, in the columns behind.
+        Heads of `classes_total` classes score those not seen yet too, in the columns behind. `answer_from` chooses
+        another net than the learner's own setting does.
         """
         self._require_observed("nothing can be predicted")
         images = check_images(x, self.image_shape, allow_empty=True)
+        ctx = self._answering_context(answer_from or self.answer_from)
         if len(images):
-            return self.classifier.scores(as_float(images.to(self.device)), self._context())
+            return self.classifier.scores(as_float(images.to(self.device)), ctx)
         with suppress(NotReadyError):
             blank = torch.zeros(1, *images.shape[1:], device=self.device)
-            return self.classifier.scores(blank, self._context())[:0]
+            return self.classifier.scores(blank, ctx)[:0]
         return torch.zeros(0, len(self.labels))
 
-    def predict(self, x: Any) -> list[Label | None]:
+    def predict(self, x: Any, *, answer_from: Reading | None = None) -> list[Label | None]:
         """The likeliest label of each image, as given to `observe`.
 
         None where a class not seen yet scores highest, which only heads of `classes_total` classes can do.
         """
-        scores = self.scores(x)
+        scores = self.scores(x, answer_from=answer_from)
         likeliest = scores.argmax(1).tolist() if len(scores) else []
         return [self.labels[index] if index < len(self.labels) else None for index in likeliest]
 
@@ -208,7 +221,13 @@ class Learner(Keeper):
         return restored(cls, Path(path), device, {"net": net, "theta": theta})
 
     def config(self) -> dict[str, Any]:
-        own = {"method": self.method, "repeats": self.repeats, "classes_total": self.classes_total}
+        own = {
+            "method": self.method,
+            "repeats": self.repeats,
+            "classes_total": self.classes_total,
+            "average": self.average,
+            "answer_from": self.answer_from,
+        }
         return own | super().config()
 
     def _build(self, image_shape: tuple[int, int, int]) -> None:
@@ -228,8 +247,13 @@ class Learner(Keeper):
         self.model.grow(self.classes_total or 0, self.rng["init"])
         self.add_state("model", self.model)
         self.add_state("optimizer", self.optimizer, count_as="optimizer")
+        if self.average is not None:
+            self.add_state("averaged", AveragedModel(self.model, self.average))
+            self.averaged: AveragedModel
 
     def _grow(self) -> None:
+        if self.average is not None:
+            self.averaged.grow(len(self.labels), _twin_of(self.rng["init"]))
         self.model.grow(len(self.labels), self.rng["init"])
         pad_optimizer_state(self.optimizer)
 
@@ -255,9 +279,18 @@ class Learner(Keeper):
         self.scheme.after_step(ctx)
         self.optimizer.zero_grad()
         self.model.version += 1
+        if self.average is not None:
+            self.averaged.follow(self.model)
 
     def _augmented(self, batch: Batch, augmentation: Augmentation) -> Batch:
         return Batch(augmentation.augment(batch.x, self.rng["augmentation"]), batch.y)
+
+    def _answering_context(self, reading: Reading) -> Context:
+        if reading == "net":
+            return self._context()
+        if self.average is None:
+            raise InputError("this learner keeps no averaged net to answer from: create it with average=0.99")
+        return dataclasses.replace(self._context(), model=self.averaged)
 
     def _context(self) -> Context:
         return Context(
@@ -273,3 +306,21 @@ class Learner(Keeper):
             optimizer=self.optimizer,
             clock=self.clock,
         )
+
+
+def _checked_average(average: float | None, answer_from: Reading | None) -> tuple[float | None, Reading]:
+    """The decay and what answers, or an `InputError` where they do not go together."""
+    if average is not None and (isinstance(average, bool) or not 0 < average < 1):
+        raise InputError(f"average is {average!r}: need a decay between 0 and 1, such as 0.99, or None")
+    if answer_from not in (None, "net", "averaged"):
+        raise InputError(f"answer_from is {answer_from!r}: choose 'net' or 'averaged'")
+    if average is None and answer_from == "averaged":
+        raise InputError("answer_from is 'averaged', but nothing is averaged: give average=0.99 too")
+    return average, answer_from or ("net" if average is None else "averaged")
+
+
+def _twin_of(generator: torch.Generator) -> torch.Generator:
+    """A generator that draws what this one will, and leaves it alone."""
+    twin = torch.Generator()
+    twin.set_state(generator.get_state())
+    return twin

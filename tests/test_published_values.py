@@ -14,6 +14,7 @@ from engram.schemes.dvc import SMALLEST_PROBABILITY
 from tests.helpers import feed, toy_stream
 
 VIEW = {
+    "crop": "published",
     "crop_scale": (0.2, 1.0),
     "crop_ratio": (3 / 4, 4 / 3),
     "flip": 0.5,
@@ -89,7 +90,7 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
             "learning_rate": 0.001,
             "betas": (0.9, 0.99),
             "weight_decay": 0.0001,
-            "augment": VIEW | {"crop_scale": (0.3, 1.0), "jitter": 0.0, "grey": 0.25},
+            "augment": VIEW | {"crop": "aligned", "crop_scale": (0.3, 1.0), "jitter": 0.0, "grey": 0.25},
         }
     },
     "rar": {"scheme": {**ER, "passes": "joint"}, "augment": RAND_AUGMENT},

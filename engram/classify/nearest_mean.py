@@ -15,7 +15,7 @@ class NearestClassMean(Classifier):
     """Scores are cosines to the class means. A class without an image in the memory cannot be predicted."""
 
     def __init__(self) -> None:
-        self._kept: tuple[tuple[int, int, int], Tensor] | None = None
+        self._kept: tuple[tuple[Model, int, int, int], Tensor] | None = None
 
     def scores(self, x: Tensor, ctx: Context) -> Tensor:
         features = F.normalize(_features(x, ctx.model), dim=1)
@@ -25,7 +25,7 @@ class NearestClassMean(Classifier):
 
     def class_means(self, ctx: Context) -> Tensor:
         """(classes, D) normalised means of normalised features; NaN for absent classes. Kept until anything changes."""
-        key = (ctx.model.version, ctx.memory.version, ctx.classes)
+        key = (ctx.model, ctx.model.version, ctx.memory.version, ctx.classes)
         if self._kept is None or self._kept[0] != key:
             self._kept = key, self._compute(ctx)
         return self._kept[1]

@@ -42,6 +42,8 @@ class RunConfig:
         slots_per_class: slots a class may claim (k); K over all classes of a paper stream, else auto.
         repeats: training steps on each stream batch; the method's own if not given.
         classes_total: outputs softmax heads have from the start; all classes of a paper or iid stream, else they grow.
+        average: decay of a moving average of the weights that is kept and read beside the net; none if not given.
+        answer_from: whether the result is that of the net or of the averaged net; of the averaged one if there is one.
         boundary_gap: new classes that arrive within so many iterations count as one change of task.
         codec: how images are stored: float32 (as they are), uint8, jpeg(QUALITY) or webp(QUALITY).
         keep_originals: keep the first image of each claimed slot, for the picture of the memory.
@@ -67,6 +69,8 @@ class RunConfig:
     slots_per_class: int | Literal["auto"] | None = None
     repeats: int | None = None
     classes_total: int | None = None
+    average: float | None = None
+    answer_from: Literal["net", "averaged"] | None = None
     boundary_gap: int = 50
     codec: str = "float32"
     keep_originals: bool = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 Matrix = Sequence[Sequence[float | None]]
 
@@ -44,6 +45,18 @@ def learning_accuracy(matrix: Matrix) -> float:
     """Mean of each task's accuracy right after it was learned."""
     diagonal = [matrix[task][task] for task in range(len(matrix))]
     return sum(value for value in diagonal if value is not None) / len(diagonal)
+
+
+def summary(matrix: Matrix) -> dict[str, Any]:
+    """Every figure that a result gives of its accuracy matrix, and the matrix."""
+    return {
+        "average_end_accuracy": average_accuracy(matrix),
+        "average_accuracy_after_task": [average_accuracy(matrix, task) for task in range(len(matrix))],
+        "average_forgetting": average_forgetting(matrix),
+        "average_forgetting_all_tasks": average_forgetting_all_tasks(matrix),
+        "learning_accuracy": learning_accuracy(matrix),
+        "accuracy_matrix": matrix,
+    }
 
 
 @dataclass(frozen=True)

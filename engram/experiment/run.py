@@ -27,7 +27,7 @@ from engram.experiment.every import EVERY_MINUTE, Due, Every
 from engram.experiment.lock import LOCK, only_one, require_free
 from engram.experiment.pictures import save_memory, save_snapshot, save_stream_sheet
 from engram.experiment.prequential import Prequential
-from engram.learner import Learner
+from engram.learner import Learner, Reading
 from engram.restoring import environment
 from engram.streams import Scenario, Task, TaskStream, class_incremental, load_dataset
 
@@ -100,7 +100,7 @@ class _Run:
     def __init__(self, config: RunConfig, stream: TaskStream, out: Path, on_event: Callable[[Event], None]) -> None:
         self.config, self.stream, self.out, self.on_event = config, stream, out, on_event
         self.task, self.batch = 0, 0
-        self.matrix: list[list[float | None]] = []
+        self.matrices: dict[Reading, list[list[float | None]]] = {reading: [] for reading in readings_of(config)}
         self.images_seen = 0
         self.evaluate_seconds, self.total_seconds = 0.0, 0.0
         self.started = time.perf_counter()
@@ -132,7 +132,8 @@ class _Run:
             self.learner, at = Learner.load_with_extra(self.out / "checkpoint")
             if at["stream"] != self.stream.digest():
                 raise InputError(f"{self.out}: the data set is not what it was when the run began: start it anew")
-            self.task, self.batch, self.matrix = at["task"], at["batch"], at["matrix"]
+            self.task, self.batch = at["task"], at["batch"]
+            self.matrices = at["matrices"] if "matrices" in at else {"net": at["matrix"]}
             self.images_seen = at["images_seen"]
             self.evaluate_seconds, self.total_seconds = at["evaluate_seconds"], at["total_seconds"]
             self.prequential = self._new_prequential()
@@ -189,17 +190,15 @@ class _Run:
             "slots_per_class": learner.slots_per_class,
             "repeats": learner.repeats,
             "classes_total": learner.classes_total,
+            "average": learner.average,
+            "answer_from": learner.answer_from,
             "boundary_gap": learner.boundary_gap,
             "codec": learner.codec,
             "keep_originals": learner.keep_originals,
             "settings": config.settings,
             "seed": config.seed,
-            "average_end_accuracy": metrics.average_accuracy(self.matrix),
-            "average_accuracy_after_task": [metrics.average_accuracy(self.matrix, task) for task in range(self.task)],
-            "average_forgetting": metrics.average_forgetting(self.matrix),
-            "average_forgetting_all_tasks": metrics.average_forgetting_all_tasks(self.matrix),
-            "learning_accuracy": metrics.learning_accuracy(self.matrix),
-            "accuracy_matrix": self.matrix,
+            **metrics.summary(self.matrices[learner.answer_from]),
+            "readings": {reading: metrics.summary(matrix) for reading, matrix in self.matrices.items()},
             "prequential": self.prequential.summary() if self.prequential else None,
             "seconds": {name: round(value, 3) for name, value in seconds.items()},
             "footprint": dict(learner.footprint()),
@@ -213,8 +212,9 @@ class _Run:
     def _end_task(self) -> None:
         start = time.perf_counter()
         seen = self.stream.tasks[: self.task + 1]
-        row: list[float | None] = [_accuracy(self.learner, self.stream, task) for task in seen]
-        self.matrix.append(row + [None] * (len(self.stream.tasks) - len(seen)))
+        for reading, matrix in self.matrices.items():
+            row: list[float | None] = [_accuracy(self.learner, self.stream, task, reading) for task in seen]
+            matrix.append(row + [None] * (len(self.stream.tasks) - len(seen)))
         self.evaluate_seconds += time.perf_counter() - start
         if Scenario.parse(self.stream.order).bounded:
             self.learner.boundary()
@@ -222,7 +222,15 @@ class _Run:
         save_snapshot(self.learner, self.stream.dataset.class_names, self.out / "memory", self.task)
         self._checkpoint()
         tested = {"prequential": self.prequential.summary()} if self.prequential else {}
-        self._event("task", task=self.task, accuracies=row, average=metrics.average_accuracy(self.matrix), **tested)
+        matrix = self.matrices[self.learner.answer_from]
+        self._event(
+            "task",
+            task=self.task,
+            accuracies=matrix[-1][: len(seen)],
+            average=metrics.average_accuracy(matrix),
+            averages={reading: metrics.average_accuracy(each) for reading, each in self.matrices.items()},
+            **tested,
+        )
 
     def _require_folder(self) -> None:
         if not (self.out / "config.yaml").is_file():
@@ -234,7 +242,7 @@ class _Run:
             "stream": self.stream.digest(),
             "task": self.task,
             "batch": self.batch,
-            "matrix": self.matrix,
+            "matrices": dict(self.matrices),
             "images_seen": self.images_seen,
             "evaluate_seconds": self.evaluate_seconds,
             "total_seconds": self._elapsed(),
@@ -270,6 +278,8 @@ def _make_learner(config: RunConfig, stream: TaskStream) -> Learner:
         slots_per_class=slots,
         seed=config.seed,
         repeats=config.repeats,
+        average=config.average,
+        answer_from=config.answer_from,
         boundary_gap=config.boundary_gap,
         codec=config.codec,
         keep_originals=config.keep_originals,
@@ -277,9 +287,14 @@ def _make_learner(config: RunConfig, stream: TaskStream) -> Learner:
     )
 
 
-def _accuracy(learner: Learner, stream: TaskStream, task: Task) -> float:
+def readings_of(config: RunConfig) -> list[Reading]:
+    """What a run is scored by: the net, and its moving average where one is kept."""
+    return ["net"] if config.average is None else ["net", "averaged"]
+
+
+def _accuracy(learner: Learner, stream: TaskStream, task: Task, reading: Reading) -> float:
     x, y = stream.test(task)
-    return 100 * float(np.mean(np.array(learner.predict(x)) == y))
+    return 100 * float(np.mean(np.array(learner.predict(x, answer_from=reading)) == y))
 
 
 def _end_torn_line(path: Path) -> None:

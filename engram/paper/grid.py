@@ -22,6 +22,9 @@ from engram.summarize import StreamSummarizer
 Finished = Mapping[str, dict[str, Any]]
 """Results by the folder of their run, below that of the scale."""
 
+AVERAGE = 0.99
+"""Decay of the averaged net that every run is also read by; the tables show the net as trained, as the paper does."""
+
 ASER_ON_MINI_IMAGENET = 3
 """Images a class it evaluates by, as published; two elsewhere."""
 
@@ -167,6 +170,8 @@ class Grid:
             epochs=scale.epochs if iid else RunConfig.epochs,
             memory_size=memory_size,
             repeats=repeats if repeats != find(row.method).repeats else None,
+            average=AVERAGE,
+            answer_from="net",
             keep_originals=self.keep_originals,
             settings=changed_settings(find(row.method), settings),
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -20,6 +21,10 @@ class ViewAugmentation:
     """Probabilities and ranges of the augmentation.
 
     Args:
+        crop: how a crop is drawn and resized. "published" does what the library of SCR's time did (kornia 0.4.1): its
+            sides are truncated to whole pixels and smaller than the image's, pixels are sampled at their centres, and
+            zeros lie beyond the edge. "aligned" rounds the sides, lets a crop be as large as the image, and keeps the
+            corner pixels in place.
         crop_scale: share of the image's area a crop may take.
         crop_ratio: aspect ratios of a crop, width over height.
         flip: probability of a horizontal flip.
@@ -31,6 +36,7 @@ class ViewAugmentation:
         grey: probability of losing all colour.
     """
 
+    crop: Literal["published", "aligned"] = "published"
     crop_scale: tuple[float, float] = (0.2, 1.0)
     crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
     flip: float = 0.5
@@ -47,7 +53,7 @@ def augment_view(images: Tensor, settings: ViewAugmentation, generator: torch.Ge
     count, channels, height, width = images.shape
     boxes = draw_crops(count, height, width, settings, generator)
     flips = torch.rand(count, generator=generator) < settings.flip
-    views = crop_and_resize(images, boxes, flips)
+    views = crop_and_resize(images, boxes, flips, settings.crop)
     views = _jitter(views, settings, generator)
     grey = torch.rand(count, generator=generator) < settings.grey
     if channels == 3:
@@ -63,8 +69,13 @@ def draw_crops(count: int, height: int, width: int, settings: ViewAugmentation, 
     area = height * width * (low + (high - low) * uniform[..., 0])
     low, high = torch.tensor(settings.crop_ratio).log().tolist()
     ratio = (low + (high - low) * uniform[..., 1]).exp()
-    box_width, box_height = (area * ratio).sqrt().round(), (area / ratio).sqrt().round()
-    fits = (box_width >= 1) & (box_width <= width) & (box_height >= 1) & (box_height <= height)
+    box_width, box_height = (area * ratio).sqrt(), (area / ratio).sqrt()
+    if settings.crop == "published":
+        box_width, box_height = box_width.trunc(), box_height.trunc()
+        fits = (box_width >= 1) & (box_width < width) & (box_height >= 1) & (box_height < height)
+    else:
+        box_width, box_height = box_width.round(), box_height.round()
+        fits = (box_width >= 1) & (box_width <= width) & (box_height >= 1) & (box_height <= height)
     left = (uniform[..., 2] * (width - box_width + 1)).floor()
     top = (uniform[..., 3] * (height - box_height + 1)).floor()
     boxes = torch.stack([left, top, box_width, box_height], -1)
@@ -74,8 +85,14 @@ def draw_crops(count: int, height: int, width: int, settings: ViewAugmentation, 
     return torch.where(fits.any(1)[:, None], chosen, whole)
 
 
-def crop_and_resize(images: Tensor, boxes: Tensor, flips: Tensor) -> Tensor:
-    """Each image's box, bilinearly at the full size again (corners aligned), mirrored where asked."""
+def crop_and_resize(
+    images: Tensor, boxes: Tensor, flips: Tensor, crop: Literal["published", "aligned"] = "published"
+) -> Tensor:
+    """Return each image's box, resized bilinearly to the full size and mirrored where `flips` says so.
+
+    Both kinds of crop place the box by its corner pixels. The published one then samples as if the coordinates were
+    those of pixel centres, which reaches a little beyond the box.
+    """
     count, _, height, width = images.shape
     left, top, box_width, box_height = boxes.to(images).unbind(1)
     scale_x, scale_y = (box_width - 1) / (width - 1), (box_height - 1) / (height - 1)
@@ -84,8 +101,9 @@ def crop_and_resize(images: Tensor, boxes: Tensor, flips: Tensor) -> Tensor:
     mirror = torch.where(flips.to(images.device), -1.0, 1.0).to(images)
     zero = torch.zeros_like(scale_x)
     affine = torch.stack([scale_x * mirror, zero, centre_x, zero, scale_y, centre_y], 1).view(count, 2, 3)
-    grid = F.affine_grid(affine, list(images.shape), align_corners=True)
-    return F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=True)
+    corners, beyond = (False, "zeros") if crop == "published" else (True, "border")
+    grid = F.affine_grid(affine, list(images.shape), align_corners=corners)
+    return F.grid_sample(images, grid, mode="bilinear", padding_mode=beyond, align_corners=corners)
 
 
 def _jitter(images: Tensor, settings: ViewAugmentation, generator: torch.Generator) -> Tensor:

@@ -95,7 +95,7 @@ class MutualInformationMaximisation(LabelScheme):
         learning_rate: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.99),
         weight_decay: float = 1e-4,
-        augment: ViewAugmentation = ViewAugmentation(crop_scale=(0.3, 1.0), jitter=0.0, grey=0.25),
+        augment: ViewAugmentation = ViewAugmentation(crop="aligned", crop_scale=(0.3, 1.0), jitter=0.0, grey=0.25),
     ) -> None:
         super().__init__(learning_rate)
         require_at_least(0, replay=replay, replay_per_class=replay_per_class)

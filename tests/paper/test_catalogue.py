@@ -54,7 +54,15 @@ def _means(value: object) -> list[float]:
 def test_full_is_the_papers_protocol() -> None:
     config = cell_of("main", "scr+ssd", "cifar100 K=500").config
     assert config == RunConfig(
-        "scr+ssd", "cifar100", "paper", tasks=10, classes_per_task=10, images_per_class=500, memory_size=500
+        "scr+ssd",
+        "cifar100",
+        "paper",
+        tasks=10,
+        classes_per_task=10,
+        images_per_class=500,
+        memory_size=500,
+        average=0.99,
+        answer_from="net",
     )
     tiny = cell_of("main", "scr", "tiny-imagenet K=2000").config
     assert isinstance(tiny, RunConfig)

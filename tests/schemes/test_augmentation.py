@@ -1,5 +1,7 @@
 """The augmented view: ranges, independence of images, and the parts against obvious versions."""
 
+import math
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -22,11 +24,11 @@ def test_nothing_asked_for_changes_nothing() -> None:
     torch.testing.assert_close(augment_view(images(), NOTHING, generator()), images())
 
 
-def test_crop_equals_slicing_and_resizing() -> None:
+def test_aligned_crop_equals_slicing_and_resizing() -> None:
     x = images(3)
     boxes = torch.tensor([[4.0, 2, 20, 9], [0, 0, 32, 32], [31, 31, 1, 1]])
     flips = torch.tensor([False, True, False])
-    views = crop_and_resize(x, boxes, flips)
+    views = crop_and_resize(x, boxes, flips, "aligned")
     for view, image, (left, top, width, height), flip in zip(
         x.new_tensor(views.tolist()), x, boxes.int().tolist(), flips, strict=True
     ):
@@ -35,8 +37,43 @@ def test_crop_equals_slicing_and_resizing() -> None:
         torch.testing.assert_close(view, expected.flip(-1) if flip else expected, atol=1e-5, rtol=1e-4)
 
 
+def published_crop(image: torch.Tensor, left: int, top: int, width: int, height: int) -> torch.Tensor:
+    """Pixel by pixel: output d reads the input at left·W/(W−1) + (d+½)(width−1)/(W−1) − ½, zeros beyond the edge."""
+    side = image.shape[-1]
+    out = torch.zeros_like(image)
+    for row in range(side):
+        y = top * side / (side - 1) + (row + 0.5) * (height - 1) / (side - 1) - 0.5
+        for column in range(side):
+            x = left * side / (side - 1) + (column + 0.5) * (width - 1) / (side - 1) - 0.5
+            for j in (math.floor(y), math.floor(y) + 1):
+                for i in (math.floor(x), math.floor(x) + 1):
+                    if 0 <= j < side and 0 <= i < side:
+                        out[:, row, column] += (1 - abs(y - j)) * (1 - abs(x - i)) * image[:, j, i]
+    return out
+
+
+def test_published_crop_equals_a_slow_version() -> None:
+    x = images(3, size=16)
+    boxes = torch.tensor([[4.0, 2, 11, 9], [0, 5, 15, 11], [7, 0, 9, 14]])
+    flips = torch.tensor([False, True, False])
+    views = crop_and_resize(x, boxes, flips)
+    for view, image, box, flip in zip(views, x, boxes.int().tolist(), flips, strict=True):
+        expected = published_crop(image, *box)
+        torch.testing.assert_close(view, expected.flip(-1) if flip else expected, atol=1e-5, rtol=1e-4)
+
+
+def test_published_crops_have_truncated_sides_smaller_than_the_image() -> None:
+    """The mean area is 0.515 of the image; rounding the sides and allowing the whole image gives 0.552."""
+    boxes = draw_crops(50_000, 32, 32, ViewAugmentation(), generator())
+    assert boxes[:, 2:].max() == 31
+    assert float((boxes[:, 2] * boxes[:, 3]).mean()) / 32**2 == pytest.approx(0.515, abs=0.003)
+    aligned = draw_crops(50_000, 32, 32, ViewAugmentation(crop="aligned"), generator())
+    assert aligned[:, 2:].max() == 32
+    assert float((aligned[:, 2] * aligned[:, 3]).mean()) / 32**2 == pytest.approx(0.552, abs=0.003)
+
+
 def test_crops_lie_inside_and_span_the_asked_areas_and_ratios() -> None:
-    left, top, width, height = draw_crops(5000, 32, 32, ViewAugmentation(), generator()).unbind(1)
+    left, top, width, height = draw_crops(5000, 32, 32, ViewAugmentation(crop="aligned"), generator()).unbind(1)
     assert left.min() == 0
     assert top.min() == 0
     assert (left + width).max() == 32
