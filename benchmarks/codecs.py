@@ -16,7 +16,7 @@ from statistics import mean
 
 import torch
 
-from engram.core import as_float
+from engram.base.batch import as_float
 from engram.memory import parse_codec
 from engram.streams import load_dataset
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from engram.core import Batch
+from engram.base.batch import Batch
 from engram.learner import Learner
 
 METHODS = ("scr", "scr+ssd")
@@ -45,8 +45,8 @@ def main() -> None:
     torch.set_num_threads(1)
     measured: dict[str, dict[str, Any]] = {"classes": {}, "memory_size": {}, "stream": {}}
     for method in METHODS:
-        measured["classes"][method] = in_turn(method, "classes", CLASS_COUNTS, options.periods)
-        measured["memory_size"][method] = in_turn(method, "memory_size", MEMORY_SIZES, options.periods)
+        measured["classes"][method] = waiting_lock(method, "classes", CLASS_COUNTS, options.periods)
+        measured["memory_size"][method] = waiting_lock(method, "memory_size", MEMORY_SIZES, options.periods)
         measured["stream"][method] = long_stream(method, options.batches)
         print(method, json.dumps({what: of[method] for what, of in measured.items()}), flush=True)
     options.out.write_text(json.dumps(measured, indent=1) + "\n")
@@ -54,7 +54,7 @@ def main() -> None:
         plot(measured, options.plot)
 
 
-def in_turn(method: str, what: str, values: tuple[int, ...], periods: int) -> dict[str, float]:
+def waiting_lock(method: str, what: str, values: tuple[int, ...], periods: int) -> dict[str, float]:
     """Mean seconds of a step at each value; the learners take their periods in turn, so that all see one machine."""
     learners = {value: learner_with(method, **{what: value}) for value in values}
     seconds = dict.fromkeys(values, 0.0)

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
+from engram.evaluation import score_tasks
 from engram.experiment.config import config_of
 from engram.experiment.run import stream_of
 from engram.learner import Learner
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def again(run: Path, draws: int) -> Iterator[dict[str, Any]]:
-    """The last stretch of the run, once a draw."""
+    """Yield the outcome of the last stretch of the run, once per draw."""
     config = config_of(run)
     stream = stream_of(config)
     generations = sorted((run / "checkpoint").glob("gen-*"), key=lambda path: int(path.name[4:]))
@@ -53,10 +53,7 @@ def again(run: Path, draws: int) -> Iterator[dict[str, Any]]:
                 learner.rng[name].manual_seed(draw)
         for x, y in stream.batches(stream.tasks[at["task"]], at["batch"]):
             learner.observe(x, y)
-        accuracies = []
-        for task in stream.tasks:
-            x, y = stream.test(task)
-            accuracies.append(100 * float(np.mean(np.array(learner.predict(x)) == y)))
+        accuracies = score_tasks(learner.predict, stream, stream.tasks)
         average = sum(accuracies) / len(accuracies)
         print(f"{config.method} draw {draw}: {average:.2f}", flush=True)
         yield {"draw": draw, "from_batch": at["batch"], "accuracies": accuracies, "average": average}

@@ -29,7 +29,7 @@ from engram.streams import TaskStream, class_incremental, load_dataset
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--dataset", default="cifar100", help="of colour images")
+    parser.add_argument("--dataset", default="cifar100", help="of color images")
     parser.add_argument("--tasks", type=int, default=3)
     parser.add_argument("--images-per-class", type=int, default=300)
     parser.add_argument("--memory-size", type=int, default=30)
@@ -42,7 +42,11 @@ def main() -> None:
     rows = []
     for seed in range(options.seeds):
         stream = class_incremental(
-            load_dataset(options.dataset), seed, "paper", tasks=options.tasks, images_per_class=options.images_per_class
+            load_dataset(options.dataset),
+            seed,
+            stream="paper",
+            tasks=options.tasks,
+            images_per_class=options.images_per_class,
         )
         for row in compared(stream, seed, options):
             print(json.dumps(row), flush=True)
@@ -57,7 +61,7 @@ def compared(stream: TaskStream, seed: int, options: argparse.Namespace) -> Iter
     """Of each architecture, accuracies after training on the memory and on real images."""
     slots = max(1, options.memory_size // stream.class_count)
     memory = SummaryMemory(
-        options.memory_size, slots_per_class=slots, seed=seed, keep_originals=True, summarize={"fast": True}
+        memory_size=options.memory_size, slots_per_class=slots, seed=seed, keep_originals=True, summarize={"fast": True}
     )
     for x, y in stream:
         memory.update(x, y)

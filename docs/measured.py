@@ -8,26 +8,38 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from engram.experiment.metrics import Interval
+from engram.evaluation.metrics import Interval
+from engram.experiment.config import changed_settings
+from engram.experiment.result import RunResult
 from engram.paper.catalogue import EXPERIMENTS
+from engram.paper.grid import read_any_result
 from engram.paper.outcome import gather
 from engram.paper.scales import SCALES
-from engram.report.tables import compare
+from engram.report.tables import compare, read_runs
 
 ROOT = Path(__file__).parents[1]
-Result = dict[str, Any]
 
 
-def results(name: str) -> Any:
+def read(name: str) -> Any:
+    """Return what a file under results/ holds."""
     return json.loads((ROOT / "results" / f"{name}.json").read_text())
 
 
-def of(name: str, method: str, **settings: Any) -> list[Result]:
-    return [
-        result
-        for result in results(name)
-        if result["method"] == method and (not settings or result["settings"].get("summarize", {}) == settings)
-    ]
+def results(name: str) -> list[RunResult]:
+    """Return the results of runs in a file under results/."""
+    return [run.result for run in read_runs([ROOT / "results" / f"{name}.json"])]
+
+
+def summarizing(result: RunResult) -> dict[str, Any]:
+    """Return the settings of the summarizer that are not the default."""
+    changed = changed_settings(result.config)
+    return {name.removeprefix("summarize."): value for name, value in changed.items() if name.startswith("summarize.")}
+
+
+def of(name: str, method: str, **settings: Any) -> list[RunResult]:
+    """Return the results of a method, if settings of the summarizer are given those that have just these."""
+    found = [result for result in results(name) if result.method == method]
+    return [result for result in found if not settings or summarizing(result) == settings]
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -46,14 +58,14 @@ def kilobytes(count: float) -> str:
 def half() -> str:
     rows = []
     for result in results("half-seed0"):
-        *early, end = result["average_accuracy_after_task"]
+        *early, end = result.evaluation.average_accuracy_after_task
         after = [*(f"{value:.1f}" for value in early), f"**{end:.1f}**"]
         rows.append(
             [
-                f"`{result['method']}`",
+                f"`{result.method}`",
                 *after,
-                f"{result['average_forgetting']:.1f}",
-                f"{result['learning_accuracy']:.1f}",
+                f"{result.evaluation.average_forgetting:.1f}",
+                f"{result.evaluation.learning_accuracy:.1f}",
             ]
         )
     head = ("method", "task 1", "2", "3", "4", "5 = end", "forgetting", "learning accuracy")
@@ -63,11 +75,11 @@ def half() -> str:
 def half_cost() -> str:
     rows = []
     for result in results("half-seed0"):
-        seconds, held = result["seconds"], result["footprint"]
-        theta = held["theta"] + (held["optimizer"] if result["summarize_rounds"] else 0)
+        seconds, held = result.seconds, result.footprint
+        theta = held["theta"] + (held["optimizer"] if result.summarize_rounds else 0)
         rows.append(
             [
-                f"`{result['method']}`",
+                f"`{result.method}`",
                 *(f"{seconds[part]:.0f}" for part in ("train", "summarize", "theta", "evaluate", "total")),
                 *(kilobytes(held[part]) for part in ("images", "queue", "working_copies", "net")),
                 kilobytes(theta),
@@ -81,18 +93,18 @@ def half_cost() -> str:
 def half_bytes() -> str:
     rows = []
     for result in results("half-bytes-seed0"):
-        *early, end = result["average_accuracy_after_task"]
-        held = result["footprint"]
+        *early, end = result.evaluation.average_accuracy_after_task
+        held = result.footprint
         rows.append(
             [
-                f"`{result['method']}`{', two steps a batch' * (result['repeats'] == 2)}",
-                result["codec"],
-                f"{result['memory_images']:,}",
+                f"`{result.method}`{', two steps per batch' * (result.config.options['repeats'] == 2)}",
+                result.config.options["codec"],
+                f"{result.memory_images:,}",
                 *(f"{value:.1f}" for value in early),
                 f"**{end:.1f}**",
                 *(kilobytes(held[part]) for part in ("images", "queue", "working_copies")),
                 kilobytes(held["total"]),
-                *(f"{result['seconds'][part]:.0f}" for part in ("train", "total")),
+                *(f"{result.seconds[part]:.0f}" for part in ("train", "total")),
             ]
         )
     head = ("method", "codec", "images at the end", "task 1", "2", "3", "4", "5 = end", "images kB", "queue kB")
@@ -101,14 +113,13 @@ def half_bytes() -> str:
 
 def half_bytes_end(method: str, codec: str, budget: int = 153_600, repeats: int = 1) -> Callable[[], str]:
     """The end accuracy of a row, by default with the budget of the table and no more."""
+    wanted = {"codec": codec, "repeats": repeats, "memory_bytes": budget}
 
     def value() -> str:
         (one,) = [
-            result
-            for result in of("half-bytes-seed0", method)
-            if (result["codec"], result["repeats"], result["memory_budget"]) == (codec, repeats, budget)
+            result for result in of("half-bytes-seed0", method) if wanted.items() <= dict(result.config.options).items()
         ]
-        return f"{one['average_end_accuracy']:.1f}"
+        return f"{one.average_end_accuracy:.1f}"
 
     return value
 
@@ -116,12 +127,12 @@ def half_bytes_end(method: str, codec: str, budget: int = 153_600, repeats: int 
 def streams() -> str:
     rows = [
         [
-            f"`{result['stream']}`",
-            f"`{result['method']}`",
-            listed(result["average_accuracy_after_task"]),
-            f"{result['average_forgetting']:.1f}",
-            str(result["summarize_rounds"]),
-            f"{result['seconds']['total']:.0f}",
+            f"`{result.config.options['stream']}`",
+            f"`{result.method}`",
+            listed(result.evaluation.average_accuracy_after_task),
+            f"{result.evaluation.average_forgetting:.1f}",
+            str(result.summarize_rounds),
+            f"{result.seconds['total']:.0f}",
         ]
         for result in results("small-streams-seed0")
     ]
@@ -132,7 +143,7 @@ def transfer() -> str:
     kinds = ("memory", "originals", "random")
     rows = [
         [str(one["seed"]), one["net"], str(one["images"]), *(f"{mean(one[kind]):.1f}" for kind in kinds)]
-        for one in results("transfer")
+        for one in read("transfer")
     ]
     head = ("seed", "fresh net", "images", "exported memory", "the images it began from", "random real images")
     return table(head, rows)
@@ -143,7 +154,7 @@ def transfer_over(kind: str) -> Callable[[], str]:
 
     def value() -> str:
         by_seed: dict[int, list[float]] = {}
-        for one in results("transfer"):
+        for one in read("transfer"):
             by_seed.setdefault(one["seed"], []).append(mean(one["memory"]) - mean(one[kind]))
         return Interval.of([mean(differences) for differences in by_seed.values()]).signed()
 
@@ -152,16 +163,31 @@ def transfer_over(kind: str) -> Callable[[], str]:
 
 def of_paper(file: str) -> str:
     """A table that `engram paper` wrote, made again from the results it holds."""
-    content = results(file)
+    content = read(file)
     name, scale = content["name"], SCALES[content["scale"]]
-    return gather(name, EXPERIMENTS[name], scale, content["results"], content["seeds"]).figures()
+    finished = {folder: read_any_result(result, file) for folder, result in content["results"].items()}
+    return gather(name, EXPERIMENTS[name], scale, finished, content["seeds"]).figures()
 
 
-def full_fine_tune(pick: Callable[[Result], str]) -> Callable[[], str]:
+def full_components() -> str:
+    """Return the runs of the components table at the paper's own protocol, by both readings of each run."""
+    targets = EXPERIMENTS["components"].targets
+    rows = []
+    for row in compare(results("paper-full-components")):
+        own = [run for run in results("paper-full-components") if run.method == row.name]
+        readings = [
+            Interval.of([run.readings[name].average_end_accuracy for run in own]) for name in ("net", "averaged")
+        ]
+        paper = targets.of(row.name, "cifar100", 1, "acc") if targets else None
+        rows.append([f"`{row.name}`", str(len(own)), *map(str, readings), "" if paper is None else str(paper[0])])
+    return table(("method", "seeds", "end accuracy %", "of the averaged net", "the paper"), rows)
+
+
+def full_fine_tune(pick: Callable[[RunResult], str]) -> Callable[[], str]:
     """Of the only run at the full scale."""
 
     def value() -> str:
-        (result,) = results("paper-full-main")["results"].values()
+        (result,) = results("paper-full-main")
         return pick(result)
 
     return value
@@ -169,7 +195,7 @@ def full_fine_tune(pick: Callable[[Result], str]) -> Callable[[], str]:
 
 def last_stretch() -> str:
     rows = []
-    for one in results("half-last-stretch"):
+    for one in read("half-last-stretch"):
         averages = [draw["average"] for draw in one["draws"]]
         past = mean(mean(draw["accuracies"][:-1]) for draw in one["draws"])
         last = mean(draw["accuracies"][-1] for draw in one["draws"])
@@ -188,7 +214,7 @@ def comparison(name: str) -> str:
             row.difference.signed() if row.difference else "",
             str(row.forgetting),
             f"{row.seconds['total']:.0f}",
-            kilobytes(row.memory_bytes),
+            kilobytes(row.image_bytes),
             kilobytes(row.total_bytes),
         ]
         for row in compare(results(name))
@@ -202,40 +228,40 @@ MILD, HARSH = {"fast": True}, {"fast": True, "real_images": 10, "theta_interval"
 
 def fast_losses(settings: dict[str, Any]) -> list[float]:
     """Exact minus fast at the end, seed by seed."""
-    exact = [result for result in results("small-fast-seeds3") if not result["settings"]]
-    fast = {result["seed"]: result for result in of("small-fast-seeds3", "scr+ssd", **settings)}
-    return [one["average_end_accuracy"] - fast[one["seed"]]["average_end_accuracy"] for one in exact]
+    exact = [result for result in results("small-fast-seeds3") if not summarizing(result)]
+    fast = {result.seed: result for result in of("small-fast-seeds3", "scr+ssd", **settings)}
+    return [one.average_end_accuracy - fast[one.seed].average_end_accuracy for one in exact]
 
 
 def fast() -> str:
     rows = []
-    exact = [result for result in results("small-fast-seeds3") if not result["settings"]]
+    exact = [result for result in results("small-fast-seeds3") if not summarizing(result)]
     for result in exact:
-        row = [str(result["seed"]), listed(result["average_accuracy_after_task"])]
+        row = [str(result.seed), listed(result.evaluation.average_accuracy_after_task)]
         for settings in (MILD, HARSH):
-            (other,) = [one for one in of("small-fast-seeds3", "scr+ssd", **settings) if one["seed"] == result["seed"]]
-            row.append(listed(other["average_accuracy_after_task"]))
-            row.append(f"{other['average_end_accuracy'] - result['average_end_accuracy']:+.1f}")
+            (other,) = [one for one in of("small-fast-seeds3", "scr+ssd", **settings) if one.seed == result.seed]
+            row.append(listed(other.evaluation.average_accuracy_after_task))
+            row.append(f"{other.average_end_accuracy - result.average_end_accuracy:+.1f}")
         rows.append(row)
     head = ("seed", "exact, after tasks 1, 2, 3", "16 images, θ every 2nd", "at the end", "10 images, θ every 3rd")
     return table((*head, "at the end"), rows)
 
 
-def summarizing_seconds(chosen: list[Result]) -> str:
-    return f"{mean(one['seconds']['summarize'] + one['seconds']['theta'] for one in chosen):.0f}"
+def summarizing_seconds(chosen: list[RunResult]) -> str:
+    return f"{mean(one.seconds['summarize'] + one.seconds['theta'] for one in chosen):.0f}"
 
 
 def tiny_mini() -> str:
     names = {"tiny-imagenet": "Tiny-ImageNet, 64 px", "mini-imagenet": "Mini-ImageNet, 84 px"}
     rows = [
         [
-            names[result["dataset"]],
-            f"`{result['method']}`",
-            listed(result["average_accuracy_after_task"]),
-            str(result["summarize_rounds"]),
-            f"{result['seconds']['total']:.0f}",
-            kilobytes(result["footprint"]["images"]),
-            kilobytes(result["footprint"]["queue"] + result["footprint"]["working_copies"]),
+            names[result.config.options["dataset"]],
+            f"`{result.method}`",
+            listed(result.evaluation.average_accuracy_after_task),
+            str(result.summarize_rounds),
+            f"{result.seconds['total']:.0f}",
+            kilobytes(result.footprint["images"]),
+            kilobytes(result.footprint["queue"] + result.footprint["working_copies"]),
         ]
         for result in results("tiny-mini-seed0")
     ]
@@ -246,10 +272,10 @@ def tiny_mini() -> str:
 def smoke() -> str:
     rows = [
         [
-            f"`{result['method']}`",
-            f"{result['average_end_accuracy']:.1f}",
-            f"{result['accuracy_matrix'][-1][-1]:.1f}",
-            f"{result['seconds']['total']:.0f}",
+            f"`{result.method}`",
+            f"{result.average_end_accuracy:.1f}",
+            f"{result.evaluation.matrix[-1][-1]:.1f}",
+            f"{result.seconds['total']:.0f}",
         ]
         for result in results("smoke-seed0")
     ]
@@ -258,7 +284,7 @@ def smoke() -> str:
 
 def codecs() -> str:
     rows = []
-    for one in results("codecs"):
+    for one in read("codecs"):
         lost = "nothing" if one["decibels"] is None else f"{one['decibels']:.1f} dB"
         rows.append([f"`{one['codec']}`", f"{one['bytes']:,.0f}", lost])
     return table(("codec", "bytes of an image", "what is lost of an image that came as bytes"), rows)
@@ -266,7 +292,7 @@ def codecs() -> str:
 
 def bench() -> str:
     rows = []
-    for target in results("bench")["targets"]:
+    for target in read("bench")["targets"]:
         digits = 1 if target["unit"] == "%" else 2
         bound = f"{'at most' if target['at_most'] else 'at least'} {target['limit']} {target['unit']}"
         measured = f"{target['value']:.{digits}f} {target['unit']}"
@@ -275,14 +301,12 @@ def bench() -> str:
 
 
 def speedups() -> str:
-    return table(
-        ("what", "before", "after"), [[one["what"], one["before"], one["after"]] for one in results("speedups")]
-    )
+    return table(("what", "before", "after"), [[one["what"], one["before"], one["after"]] for one in read("speedups")])
 
 
 def growth(what: str) -> str:
     """Seconds a step at each value, and the last over the first."""
-    measured = results("growth")[what]
+    measured = read("growth")[what]
     values = list(next(iter(measured.values())))
     rows = []
     for method, seconds in measured.items():
@@ -293,7 +317,7 @@ def growth(what: str) -> str:
 
 def growth_stream() -> str:
     rows = []
-    for method, stream in results("growth")["stream"].items():
+    for method, stream in read("growth")["stream"].items():
         windows = stream["windows"]
         half = len(windows) // 2
         early, late = (mean(one["ms"] for one in part) for part in (windows[1:half], windows[half:]))
@@ -305,7 +329,7 @@ def growth_stream() -> str:
 
 def stretch(method: str, pick: Callable[[list[float]], float]) -> Callable[[], str]:
     def value() -> str:
-        (one,) = [one for one in results("half-last-stretch") if one["method"] == method]
+        (one,) = [one for one in read("half-last-stretch") if one["method"] == method]
         return f"{pick([draw['average'] for draw in one['draws']]):.1f}"
 
     return value
@@ -316,8 +340,7 @@ def mean_difference(name: str) -> Callable[[], str]:
 
     def value() -> str:
         ends = [
-            {one["seed"]: one["average_end_accuracy"] for one in of(name, method)}
-            for method in ("scr+ssd", "scr+dynamic")
+            {one.seed: one.average_end_accuracy for one in of(name, method)} for method in ("scr+ssd", "scr+dynamic")
         ]
         return f"{mean(ends[0][seed] - ends[1][seed] for seed in ends[0]):.1f}"
 
@@ -333,6 +356,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "components": lambda: of_paper("paper-small-components"),
     "main": lambda: of_paper("paper-small-main"),
     "queue": lambda: of_paper("paper-small-queue"),
+    "components, full": full_components,
     "last stretch": last_stretch,
     "demo": lambda: comparison("demo"),
     "demo, 5 seeds": lambda: comparison("demo-seeds5"),
@@ -348,8 +372,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "growth, stream": growth_stream,
 }
 VALUES: dict[str, Callable[[], str]] = {
-    "soak state": lambda: f"{results('soak')['state_bytes']:,}",
-    "soak resident": lambda: f"{results('soak')['resident_bytes_in_a_thousand_batches'] / 1024:.0f}",
+    "soak state": lambda: f"{read('soak')['state_bytes']:,}",
+    "soak resident": lambda: f"{read('soak')['resident_bytes_in_a_thousand_batches'] / 1024:.0f}",
     "last stretch scr+ssd mean": stretch("scr+ssd", mean),
     "last stretch scr+dynamic mean": stretch("scr+dynamic", mean),
     "demo-seeds5 ssd over dynamic": mean_difference("demo-seeds5"),
@@ -360,13 +384,13 @@ VALUES: dict[str, Callable[[], str]] = {
     "half-bytes ssd raw": half_bytes_end("scr+ssd", "uint8"),
     "half-bytes scr webp": half_bytes_end("scr", "webp(50)"),
     "half-bytes ssd webp": half_bytes_end("scr+ssd", "webp(50)"),
-    "full fine-tune": full_fine_tune(lambda result: f"{result['average_end_accuracy']:.1f}"),
-    "full fine-tune seconds": full_fine_tune(lambda result: f"{result['seconds']['total']:.0f}"),
+    "full fine-tune": full_fine_tune(lambda result: f"{result.average_end_accuracy:.1f}"),
+    "full fine-tune seconds": full_fine_tune(lambda result: f"{result.seconds['total']:.0f}"),
     "transfer over originals": transfer_over("originals"),
     "transfer over random": transfer_over("random"),
     "fast loss": lambda: f"{-mean(fast_losses(MILD)):+.1f}",
     "fast interval": lambda: str(Interval.of([-loss for loss in fast_losses(MILD)])).split(" ± ")[1],
     "fast harsh loss": lambda: f"{mean(fast_losses(HARSH)):.1f}",
     "fast seconds": lambda: summarizing_seconds(of("small-fast-seeds3", "scr+ssd", **MILD)),
-    "exact seconds": lambda: summarizing_seconds([r for r in results("small-fast-seeds3") if not r["settings"]]),
+    "exact seconds": lambda: summarizing_seconds([r for r in results("small-fast-seeds3") if not summarizing(r)]),
 }

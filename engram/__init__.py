@@ -5,35 +5,65 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from engram.checkpoint import CheckpointError
-    from engram.errors import InputError, NonFiniteLossError, NotReadyError
+    from engram.base.errors import InputError, NonFiniteLossError, NotReadyError
+    from engram.evaluation import Evaluation, Interval, Prequential, evaluate
+    from engram.experiment.config import RunConfig
+    from engram.experiment.result import RunResult
+    from engram.experiment.run import run
     from engram.learner import Learner
     from engram.memory import ExportedMemory
-    from engram.streams import DataError
+    from engram.methods import Method
+    from engram.persistence.checkpoint import CheckpointError
+    from engram.streams import DataError, class_incremental, from_arrays, load_dataset
     from engram.summary_memory import SummaryMemory
+    from engram.testing import check_method
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "CheckpointError",
     "DataError",
+    "Evaluation",
     "ExportedMemory",
     "InputError",
+    "Interval",
     "Learner",
+    "Method",
     "NonFiniteLossError",
     "NotReadyError",
+    "Prequential",
+    "RunConfig",
+    "RunResult",
     "SummaryMemory",
     "__version__",
+    "check_method",
+    "class_incremental",
+    "evaluate",
+    "from_arrays",
+    "load_dataset",
+    "run",
 ]
 
 _HOMES = {
-    "CheckpointError": "engram.checkpoint",
+    "CheckpointError": "engram.persistence.checkpoint",
     "DataError": "engram.streams",
+    "Evaluation": "engram.evaluation",
     "ExportedMemory": "engram.memory",
-    "InputError": "engram.errors",
+    "InputError": "engram.base.errors",
+    "Interval": "engram.evaluation",
     "Learner": "engram.learner",
-    "NonFiniteLossError": "engram.errors",
-    "NotReadyError": "engram.errors",
+    "Method": "engram.methods",
+    "NonFiniteLossError": "engram.base.errors",
+    "NotReadyError": "engram.base.errors",
+    "Prequential": "engram.evaluation",
+    "RunConfig": "engram.experiment.config",
+    "RunResult": "engram.experiment.result",
     "SummaryMemory": "engram.summary_memory",
+    "check_method": "engram.testing",
+    "class_incremental": "engram.streams",
+    "evaluate": "engram.evaluation",
+    "from_arrays": "engram.streams",
+    "load_dataset": "engram.streams",
+    "run": "engram.experiment.run",
 }
 
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
+import importlib
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from numbers import Integral, Real
+from importlib.metadata import entry_points
 from typing import Any, Literal
 
-import numpy as np
-
-from engram.classify import NearestClassMean, Softmax
-from engram.core import Augmentation, Classifier, Part, Policy, Retrieval, Scheme, Summarizer
-from engram.errors import InputError
+from engram.augmentations import RandAugment
+from engram.base.errors import InputError, UnknownPartError
+from engram.base.interfaces import Augmentation, Classifier, Policy, Retrieval, Scheme, StepPart, Summarizer
+from engram.base.naming import suggest
+from engram.base.plugins import PLUGIN_GROUP, PLUGIN_VARIABLE
+from engram.base.settings import Settings, as_plain_data, resolve
+from engram.classifiers import NearestClassMean, Softmax
 from engram.memory import Dynamic, GradientSelection, NoMemory, Reservoir, ShapleyMemory
-from engram.naming import suggest
 from engram.nets import ConvNet, ReducedResNet18
 from engram.retrieval import (
     MaximalGradientInterference,
@@ -30,21 +32,40 @@ from engram.schemes import (
     ExperienceReplay,
     FineTune,
     LearningWithoutForgetting,
-    MutualInformationMaximisation,
-    RandAugment,
+    MutualInformationMaximization,
     SupervisedContrastiveReplay,
 )
 from engram.summarize import StreamSummarizer
 
-Settings = Mapping[str, Any]
+DEFAULT_METHOD = "scr+ssd"
 
-ROOMS = ("scheme", "augment", "retrieval", "policy", "summarize", "classifier")
-"""The rooms a method takes a part from, by the name their settings go under."""
+ROLES: dict[str, type[StepPart]] = {
+    "scheme": Scheme,
+    "augment": Augmentation,
+    "retrieval": Retrieval,
+    "policy": Policy,
+    "summarize": Summarizer,
+    "classifier": Classifier,
+}
+"""The roles of parts in a method, and the base class of each; settings go under the same names."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """One part a room, how often each stream batch is trained on, and where it comes from."""
+    """A composition of parts.
+
+    Args:
+        scheme: how one step trains the net.
+        retrieval: which memory images are replayed.
+        policy: which images enter the memory.
+        classifier: how the learner answers.
+        paper: where the method comes from.
+        summarize: how the memory is improved, if it is.
+        augment: how stream and replay images are changed before every training step, if they are.
+        repeats: training steps on each stream batch.
+        settings: settings that differ from the parts' defaults, by role.
+        stream: the stream that a run of this method takes if none is named.
+    """
 
     scheme: type[Scheme]
     retrieval: type[Retrieval]
@@ -53,16 +74,14 @@ class Method:
     paper: str
     summarize: type[Summarizer] | None = None
     augment: type[Augmentation] | None = None
-    """Applied to stream and replay images before every training step."""
     repeats: int = 1
     settings: Mapping[str, Settings] = field(default_factory=dict)
-    """What this method sets otherwise than its parts' defaults, by room."""
     stream: Literal["strict", "iid"] = "strict"
-    """The stream a run of this method takes unless told otherwise."""
 
-    def parts(self) -> dict[str, type[Part]]:
-        found = {room: getattr(self, room) for room in ROOMS}
-        return {room: part for room, part in found.items() if part is not None}
+    def parts(self) -> dict[str, type[StepPart]]:
+        """Return the classes of its parts, by role."""
+        found = {role: getattr(self, role) for role in ROLES}
+        return {role: part for role, part in found.items() if part is not None}
 
 
 _FINE_TUNE = Method(FineTune, RandomRetrieval, NoMemory, Softmax, paper="lower bound")
@@ -84,7 +103,7 @@ METHODS: dict[str, Method] = {
     "aser": replace(_ER, retrieval=ShapleyRetrieval, settings={"scheme": {"passes": "joint-mean"}}, **_ASER),
     "dvc": replace(_ER, scheme=DualViewConsistency, retrieval=MaximalGradientInterference, paper="Gu et al., 2022"),
     "scr": _SCR,
-    "ocm": replace(_ER, scheme=MutualInformationMaximisation, paper="Guo et al., 2022"),
+    "ocm": replace(_ER, scheme=MutualInformationMaximization, paper="Guo et al., 2022"),
     "rar": replace(_ER, settings={"scheme": {"passes": "joint"}}, **_RAR),
     "rar-s": replace(_SCR, **_RAR),
     "rar-ncm": replace(_ER, settings={"scheme": {"passes": "joint"}}, **_RAR | {"classifier": NearestClassMean}),
@@ -99,14 +118,29 @@ MEMORIES: dict[str, dict[str, Any]] = {
 """What `+name` changes in a method."""
 
 
+def load_plugins() -> None:
+    """Import the modules that add methods and other parts from outside this package.
+
+    They are the entry points of the group "engram.plugins", and the modules that the environment variable
+    ENGRAM_PLUGINS names, separated by commas. Importing a module twice changes nothing.
+    """
+    for entry in entry_points(group=PLUGIN_GROUP):
+        entry.load()
+    for module in filter(None, os.environ.get(PLUGIN_VARIABLE, "").split(",")):
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise InputError(f"the plugin {module!r} cannot be imported: {error}") from error
+
+
 def names() -> list[str]:
-    """Every method that can be asked for by name."""
+    """Return the name of every method, combinations included."""
     combined = [f"{base}+{memory}" for base in METHODS for memory in MEMORIES]
-    return [*METHODS, *(name for name in combined if not unmet_needs(find(name)))]
+    return [*METHODS, *(name for name in combined if not unmet_needs(find_method(name)))]
 
 
 def unmet_needs(method: Method) -> list[str]:
-    """What parts of this composition need and no part of it provides, in words."""
+    """Return in words what parts of this composition need and no part of it provides."""
     provided = frozenset[str]().union(*(part.provides for part in method.parts().values()))
     return [
         f"{part.__name__} needs {need}, which no part of this method provides"
@@ -115,8 +149,8 @@ def unmet_needs(method: Method) -> list[str]:
     ]
 
 
-def find(name: str) -> Method:
-    """The method of that name: an entry of `METHODS`, or one with `+` an entry of `MEMORIES`."""
+def find_method(name: str) -> Method:
+    """Return the method of that name: an entry of `METHODS`, or one joined by `+` with an entry of `MEMORIES`."""
     base, _, memory = name.rpartition("+")
     if name in METHODS:
         return METHODS[name]
@@ -126,68 +160,122 @@ def find(name: str) -> Method:
     raise InputError(f"unknown method {name!r}{suggest(name, names())}")
 
 
+def is_method(name: str) -> bool:
+    """Return whether there is a method of that name."""
+    base, _, memory = name.rpartition("+")
+    return name in METHODS or (base in METHODS and memory in MEMORIES)
+
+
 def configurable(method: Method) -> dict[str, Any]:
-    """What of a learner takes settings, by the name they go under: the method's parts and the nets it trains."""
+    """Return everything of a method that takes settings, by role: its parts, and the nets it trains."""
     nets = {"net": ReducedResNet18} | ({"theta": ConvNet} if method.summarize else {})
     return method.parts() | nets
 
 
 def method_settings(method: Method, given: Mapping[str, Settings | None]) -> dict[str, dict[str, Any]]:
-    """Every setting of every room: the parts' defaults, overridden by the method's own, overridden by `given`."""
+    """Return every setting of every role: the given values, else the method's own, else the part's defaults."""
     parts = configurable(method)
-    for room, own in given.items():
-        if own and room not in parts:
-            raise InputError(f"this method has no {room}, so it takes no settings for it: it has {', '.join(parts)}")
+    for role, own in given.items():
+        if own and role not in parts:
+            raise InputError(f"this method has no {role}, so it takes no settings for it: it has {', '.join(parts)}")
     return {
-        room: settings_of(part, {**method.settings.get(room, {}), **(given.get(room) or {})})
-        for room, part in parts.items()
+        role: resolve(part, {**method.settings.get(role, {}), **(given.get(role) or {})}, f"{role}.")
+        for role, part in parts.items()
     }
 
 
 def changed_settings(method: Method, given: Mapping[str, Settings | None]) -> dict[str, dict[str, Any]]:
-    """Those of `given` that are not the method's own, as numbers, strings, lists and dicts; rooms without any are left
-    out."""
+    """Return the settings in `given` that differ from the method's own, as plain data; other roles are left out."""
     defaults, resolved = method_settings(method, {}), method_settings(method, given)
     changed = {
-        room: plain({name: value for name, value in own.items() if value != defaults[room][name]})
-        for room, own in resolved.items()
+        role: as_plain_data({name: value for name, value in own.items() if value != defaults[role][name]})
+        for role, own in resolved.items()
     }
-    return {room: own for room, own in changed.items() if own}
+    return {role: own for role, own in changed.items() if own}
 
 
-def settings_of(part: Any, given: Settings | None = None) -> dict[str, Any]:
-    """A part's settings in full: its constructor's defaults, overridden by `given`; unknown names are refused."""
-    parameters = inspect.signature(part).parameters
-    defaults = {name: parameter.default for name, parameter in parameters.items()}
-    resolved = {name: value for name, value in defaults.items() if value is not inspect.Parameter.empty}
-    for name, value in (given or {}).items():
-        if name not in resolved:
-            raise InputError(f"{part.__name__} has no setting {name!r}{suggest(name, list(resolved))}")
-        if dataclasses.is_dataclass(resolved[name]) and isinstance(value, Mapping):
-            group = type(resolved[name])
-            value = group(**settings_of(group, value))
-        value = value.item() if isinstance(value, np.generic) else value
-        _require_kind(f"{part.__name__}'s {name}", parameters[name], value)
-        resolved[name] = value
-    return resolved
+@dataclass(frozen=True)
+class Composition:
+    """What a learner is made of: a method with every setting in place.
+
+    Args:
+        name: name of the method, or None where the caller composed it.
+        method: the classes of the parts.
+        settings: all settings of the parts and nets, by role.
+    """
+
+    name: str | None
+    method: Method
+    settings: dict[str, dict[str, Any]]
+
+    @property
+    def repeats(self) -> int:
+        """Training steps on each stream batch."""
+        return self.method.repeats
+
+    def make_parts(self) -> dict[str, Any]:
+        """Make a new part for each role."""
+        return {role: part(**self.settings[role]) for role, part in self.method.parts().items()}
+
+    def saved_parts(self) -> dict[str, Any]:
+        """Return the parts that the method's name does not tell, each by its import path and settings."""
+        named = find_method(self.name).parts() if self.name else {}
+        return {
+            role: {"class": f"{part.__module__}:{part.__qualname__}", "settings": as_plain_data(self.settings[role])}
+            for role, part in self.method.parts().items()
+            if part is not named.get(role)
+        }
 
 
-def _require_kind(name: str, parameter: inspect.Parameter, value: Any) -> None:
-    """A truth value, a whole number, a number or a string, where the setting is one of these."""
-    kinds: dict[str, tuple[Any, str]] = {
-        "bool": (bool, "true or false"),
-        "int": (Integral, "a whole number"),
-        "float": (Real, "a number"),
-        "str": (str, "a string"),
-    }
-    kind, words = kinds.get(str(parameter.annotation), (object, ""))
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool and words):
-        raise InputError(f"{name} is {value!r}: need {words}")
+def compose(method: str | Method | None, given: Mapping[str, Any]) -> Composition:
+    """Compose a method from a name or a `Method`, and for each role settings or a part to use instead.
+
+    A part is taken by its class and settings, and made anew, so that no two learners share one. Without a method, a
+    scheme decides the rest: random retrieval, a reservoir, and a classifier that fits it.
+    """
+    parts = {role: value for role, value in given.items() if isinstance(value, StepPart)}
+    for role, part in parts.items():
+        if not isinstance(part, ROLES[role]):
+            raise InputError(f"{role} is a {type(part).__name__}: need a {ROLES[role].__name__}, or settings by name")
+    settings = {role: value for role, value in given.items() if role not in parts}
+    for role, value in settings.items():
+        if value is not None and not isinstance(value, Mapping):
+            kind = f" or a {ROLES[role].__name__}" if role in ROLES else " or a module"
+            raise InputError(f"{role} is {value!r}: need settings by name{kind}")
+    name, base = _base_of(method, parts.get("scheme"))
+    changed: Any = {role: type(part) for role, part in parts.items()}
+    composed = replace(base, **changed) if parts else base
+    if parts:
+        own = {role: value for role, value in base.settings.items() if role not in parts}
+        composed = replace(composed, settings=own | {role: part.settings for role, part in parts.items()})
+    if unmet := unmet_needs(composed):
+        raise InputError(f"{method or 'this composition'} cannot work: {'; '.join(unmet)}")
+    return Composition(name, composed, method_settings(composed, settings))
 
 
-def plain(settings: Settings) -> dict[str, Any]:
-    """Settings as numbers, strings, lists and dicts."""
-    return {
-        name: dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
-        for name, value in settings.items()
-    }
+def _base_of(method: str | Method | None, scheme: StepPart | None) -> tuple[str | None, Method]:
+    if isinstance(method, Method):
+        return next((name for name, known in METHODS.items() if known is method), None), method
+    if method is None and isinstance(scheme, Scheme):
+        classifier: type[Classifier] = Softmax if "logits" in scheme.provides else NearestClassMean
+        return None, Method(type(scheme), RandomRetrieval, Reservoir, classifier, paper="composed by the caller")
+    name = method or DEFAULT_METHOD
+    if not isinstance(name, str):
+        raise InputError(f"method is {method!r}: need a name that `engram methods` lists, or a Method")
+    return name, find_method(name)
+
+
+def restore_part(role: str, saved: Mapping[str, Any]) -> StepPart:
+    """Make the part that `Composition.saved_parts` described.
+
+    Its module must be imported already, or belong to this package: loading a file never imports code.
+    """
+    path = str(saved["class"])
+    module_name, _, class_name = path.partition(":")
+    if module_name.split(".")[0] == "engram":
+        importlib.import_module(module_name)
+    module = sys.modules.get(module_name)
+    part = getattr(module, class_name, None) if module else None
+    if not (isinstance(part, type) and issubclass(part, ROLES[role])):
+        raise UnknownPartError(f"its {role} is {path}, which is not known here: import its module first")
+    return part(**resolve(part, saved["settings"], f"{role}."))

@@ -1,4 +1,4 @@
-"""The contract every method keeps, as checks that anybody's method can be run through.
+"""Checks that every method must pass, for methods of this package and of others.
 
     from engram.methods import METHODS
     from engram.testing import check_method
@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from engram.base.settings import schema_of
 from engram.learner import Learner
-from engram.methods import find, settings_of
-from engram.state import flatten
+from engram.methods import find_method
+from engram.persistence.state import flatten
 from engram.streams.dataset import Array
 from engram.summarize import StreamSummarizer
 
@@ -31,8 +32,14 @@ Make = Callable[..., Learner]
 
 
 def check_method(method: str, **options: Any) -> None:
-    """Run every check on a registered method; `options` go to each `Learner`. Raises an AssertionError that names the
-    check and what went wrong."""
+    """Run every check on a registered method.
+
+    Raises an AssertionError that names the check and what went wrong.
+
+    Args:
+        method: name of the method.
+        options: options of each `Learner` that is made.
+    """
 
     def make(**changes: Any) -> Learner:
         return Learner(method, **small_options(method) | options | changes)
@@ -45,11 +52,13 @@ def check_method(method: str, **options: Any) -> None:
 
 
 def small_options(method: str) -> dict[str, Any]:
-    """Options of a learner that make it quick and use all of it on a toy stream: fewer images are replayed than are in
-    memory, so that retrieval has a choice, and a queue fills within a few batches."""
-    composition = find(method)
+    """Return options that make a learner quick and use all of it on a toy stream.
+
+    Fewer images are replayed than are in memory, so that retrieval has a choice, and queues fill within a few batches.
+    """
+    composition = find_method(method)
     options: dict[str, Any] = {"memory_size": 8, "boundary_gap": 5, "net": {"width": 8}}
-    if "replay" in settings_of(composition.scheme):
+    if "replay" in schema_of(composition.scheme):
         options["scheme"] = {"replay": 5}
     if composition.summarize is StreamSummarizer:
         options |= {"theta": {"width": 8}, "summarize": {"queue": 8, "ready": 4, "interval": 3}}
@@ -59,14 +68,14 @@ def small_options(method: str) -> dict[str, Any]:
 
 
 def toy_images(labels: list[int], seed: int) -> Array:
-    """Noise around one fixed pattern a class, 1×16×16, uint8."""
+    """Return noise around one fixed pattern per class, 1×16×16, uint8."""
     patterns = np.random.default_rng(123).integers(0, 200, (64, 1, 16, 16))
     noise = np.random.default_rng(seed).integers(0, 56, (len(labels), 1, 16, 16))
     return (patterns[labels] + noise).astype(np.uint8)
 
 
 def toy_stream(tasks: int, batches: int, classes: int = 2, batch: int = 4) -> Iterator[ToyBatch]:
-    """`batches` batches a task, each class of the task in turn."""
+    """Yield `batches` batches per task; the classes of a task come in turn."""
     for task in range(tasks):
         for index in range(batches):
             labels = [task * classes + (index * batch + i) % classes for i in range(batch)]
@@ -80,7 +89,7 @@ def feed(learner: Learner, stream: Iterable[tuple[Any, Any]]) -> Learner:
 
 
 def fingerprint(learner: Learner) -> str:
-    """A hash of everything the learner will ever use again, times excepted."""
+    """Return a hash of the whole state of a learner, without its times."""
     tree = learner.state()
     del tree["seconds"]
     tensors, skeleton = flatten(tree)
@@ -91,8 +100,10 @@ def fingerprint(learner: Learner) -> str:
 
 
 def learns_separable_classes(make: Make) -> None:
-    """Fed i.i.d., it is far above chance, by the median of five readings: a step on augmented images, which these
-    patterns do not survive, may upset a single one."""
+    """Check that accuracy on an iid stream is far above chance, by the median of five readings.
+
+    A single reading can be low, because augmentation destroys these patterns.
+    """
     learner = make()
     truth, readings = [0, 1, 2, 3] * 8, []
     for index in range(60):
@@ -105,7 +116,7 @@ def learns_separable_classes(make: Make) -> None:
 
 
 def resumes_exactly(make: Make) -> None:
-    """Saved and loaded in mid-stream, and after new classes, it goes on as if it had never stopped."""
+    """Check that a learner that is saved and loaded, also after new classes, goes on as if it had never stopped."""
     batches = list(toy_stream(2, 8))
     whole = feed(make(), batches)
     for stop in (5, 10):
@@ -116,7 +127,7 @@ def resumes_exactly(make: Make) -> None:
 
 
 def is_deterministic(make: Make) -> None:
-    """The same seed gives the same learner, another seed another, and global generators are left alone."""
+    """Check that a seed decides everything, and that the global generators are left alone."""
     torch.manual_seed(1)
     state = torch.random.get_rng_state()
     numpy_state = np.random.get_state()[1].tolist()  # type: ignore[index]
@@ -140,7 +151,7 @@ def predicting_changes_nothing(make: Make) -> None:
 
 
 def bytes_stay_bounded(make: Make) -> None:
-    """Once every class was seen and the memory is full, nothing grows."""
+    """Check that nothing grows once every class was seen and the memory is full."""
     learner = make(memory_size=6)
     sizes = []
     for index in range(36):
@@ -151,7 +162,7 @@ def bytes_stay_bounded(make: Make) -> None:
 
 
 def takes_any_stream(make: Make) -> None:
-    """One image at a time, one class only, then a class that comes late, with a memory of a single image too."""
+    """Check streams of single images, of one class, and with a late class, also with a memory of one image."""
     for memory_size in (1, 3):
         learner = make(memory_size=memory_size)
         for index in range(8):
@@ -172,7 +183,7 @@ def gives_labels_back(make: Make) -> None:
 
 
 def keeps_nothing_of_the_callers(make: Make) -> None:
-    """Arrays of any layout are fine, and changing them afterwards changes nothing."""
+    """Check that arrays of any layout are taken, and that changing them afterwards changes nothing."""
     plain, odd = make(), make()
     for x, y in toy_stream(1, 5):
         plain.observe(x, y)

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from engram import InputError, Learner
-from engram.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
-from engram.core import Classifier
-from engram.errors import NonFiniteLossError
-from engram.methods import find
+from engram.base.errors import NonFiniteLossError
+from engram.base.interfaces import Classifier
+from engram.methods import find_method
+from engram.persistence.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from engram.testing import small_options
 from tests.helpers import SMALL_THETA, feed, fingerprint, small_learner, toy_images, toy_stream
 
@@ -210,7 +210,9 @@ class Watcher(Classifier):
 def watched(boundary_gap: int) -> Learner:
     from dataclasses import replace
 
-    return Learner(replace(find("scr"), classifier=Watcher), memory_size=4, net={"width": 8}, boundary_gap=boundary_gap)
+    return Learner(
+        replace(find_method("scr"), classifier=Watcher), memory_size=4, net={"width": 8}, boundary_gap=boundary_gap
+    )
 
 
 def test_boundaries_are_inferred_from_new_classes_at_most_one_a_gap() -> None:
@@ -262,7 +264,7 @@ def test_settings_are_checked_by_name_and_written_out() -> None:
         Learner("scr", codec="gif")
     config = Learner("scr+ssd", scheme={"augment": {"hue": 0.2}}).config()
     assert config["scheme"]["augment"]["hue"] == 0.2
-    assert config["scheme"]["augment"]["grey"] == 0.2
+    assert config["scheme"]["augment"]["gray"] == 0.2
     assert config["summarize"]["gamma"] == 1.0
     assert Learner(**config).config() == config
 
@@ -270,15 +272,19 @@ def test_settings_are_checked_by_name_and_written_out() -> None:
 @pytest.mark.parametrize(
     ("method", "options", "reason"),
     [
-        ("er", {"boundary_gap": 0}, "boundary_gap is 0: need a whole number, 1 at least"),
-        ("er", {"classes_total": -1}, "classes_total is -1: need a whole number, 1 at least"),
-        ("er", {"memory_size": 8.0}, "memory_size is 8.0: need a whole number, 1 at least"),
+        ("er", {"boundary_gap": 0}, "boundary_gap is 0: need a whole number of at least 1"),
+        ("er", {"classes_total": -1}, "classes_total is -1: need a whole number of at least 1, or none"),
+        ("er", {"memory_size": 8.0}, "memory_size is 8.0: need a whole number of at least 1, or none"),
         ("er", {"memory_size": "8"}, "memory_size is '8': need a whole number"),
         ("er", {"seed": True}, "seed is True: need a whole number"),
-        ("scr+ssd", {"slots_per_class": 0}, "slots_per_class is 0: need a whole number, 1 at least, or 'auto'"),
-        ("scr", {"scheme": {"replay": 0}}, "replay is 0: need at least 1"),
-        ("a-gem", {"scheme": {"replay": 0}}, "replay is 0: need at least 1"),
-        ("scr+ssd", {"summarize": {"interval": "6"}}, "StreamSummarizer's interval is '6': need a whole number"),
+        (
+            "scr+ssd",
+            {"slots_per_class": 0},
+            "slots_per_class is 0: need a whole number of at least 1, or 'auto', or none",
+        ),
+        ("scr", {"scheme": {"replay": 0}}, "scheme.replay is 0: need a whole number of at least 1"),
+        ("a-gem", {"scheme": {"replay": 0}}, "scheme.replay is 0: need a whole number of at least 1"),
+        ("scr+ssd", {"summarize": {"interval": "6"}}, "summarize.interval is '6': need a whole number of at least 1"),
         ("scr+ssd", {"summarize": {"interval": 6.5}}, "interval is 6.5: need a whole number"),
         ("scr+ssd", {"summarize": {"fast": 1}}, "fast is 1: need true or false"),
         ("scr+ssd", {"summarize": {"gamma": True}}, "gamma is True: need a number"),
@@ -303,7 +309,7 @@ def test_a_composition_with_unmet_needs_is_refused() -> None:
     from dataclasses import replace
 
     with pytest.raises(InputError, match="needs claims"):
-        Learner(replace(find("scr+ssd"), policy=find("scr").policy))
+        Learner(replace(find_method("scr+ssd"), policy=find_method("scr").policy))
 
 
 def test_divergence_stops_before_the_step() -> None:

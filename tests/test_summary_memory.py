@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from engram import InputError, Learner, SummaryMemory
-from engram.checkpoint import CheckpointError
+from engram.persistence.checkpoint import CheckpointError
 from tests.helpers import SMALL_THETA, fingerprint, small_learner, toy_images, toy_stream
 
 

@@ -1,28 +1,30 @@
-"""The command line: parse, call, print. Nothing heavy is imported before a command needs it."""
+"""The command line. Each command is a module; it is imported only when the command is called."""
 
 from __future__ import annotations
 
 import sys
 from importlib import import_module
 
+from engram.cli.plugins import take_plugins
+
 COMMANDS = {
-    "run": "one learner over one stream (default: scr+ssd on the embedded stream)",
-    "demo": "scr, scr+dynamic and scr+ssd on the embedded stream: a table and a picture, in minutes",
-    "compare": "a table of finished runs: mean ± 95 % interval, paired differences",
-    "paper": "a table or figure of the paper: smoke, small or full; on this machine or a Ray cluster",
-    "report": "one self-contained HTML page about finished runs",
-    "methods": "every method, its parts and its paper",
-    "memory": "what the memory of a run holds, out of it and into a new learner",
-    "data": "data sets: where they are, how to obtain them, whether they are whole",
-    "bench": "step time, share of the machine's limit, summarizing overhead",
+    "run": "run one learner over one stream (default: scr+ssd on the embedded stream)",
+    "demo": "run scr, scr+dynamic and scr+ssd on the embedded stream: a table and a picture in minutes",
+    "compare": "print a table of finished runs: mean ± 95 % interval, paired differences",
+    "paper": "run a table or figure of the paper: smoke, small or full; on this machine or a Ray cluster",
+    "report": "write one self-contained HTML page about finished runs",
+    "methods": "list every method with its parts and its paper",
+    "memory": "show the memory of a run, export it, or import it into a new learner",
+    "data": "list, describe, check and download data sets",
+    "bench": "measure step time, share of the machine's limit, and summarizing overhead",
 }
 
 TRAINING = ("run", "demo", "paper", "bench")
-"""Commands worth a start with huge pages."""
+"""Commands that are restarted with huge pages."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Entry point of the `engram` command; returns the exit code."""
+    """Run the `engram` command and return its exit code."""
     arguments = sys.argv[1:] if argv is None else argv
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_help())
@@ -33,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"engram {__version__}")
         return 0
     if arguments[0] not in COMMANDS:
-        from engram.naming import suggest
+        from engram.base.naming import suggest
 
         print(f"engram: unknown command {arguments[0]!r}{suggest(arguments[0], list(COMMANDS))}", file=sys.stderr)
         return 2
@@ -46,6 +48,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _execute(command: str, arguments: list[str]) -> int:
     try:
+        arguments = take_plugins(arguments)
         code: int = import_module(f"engram.cli.{command}_command").main(arguments)
     except (ValueError, OSError) as error:
         print(f"engram {command}: {error}", file=sys.stderr)
@@ -66,6 +69,6 @@ def _help() -> str:
             "",
             *lines,
             "",
-            "engram COMMAND --help tells more.",
+            "See engram COMMAND --help for the options of a command.",
         ]
     )

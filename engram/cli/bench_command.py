@@ -1,4 +1,4 @@
-"""`engram bench`: how fast this machine learns, against its own limit."""
+"""`engram bench`: measure how fast this machine learns, compared with its own limit."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from engram.experiment.bench import bench
 
 
 def main(argv: list[str]) -> int:
+    """Run `engram bench` and return the exit code."""
     parser = Parser(
         prog="engram bench",
         usage="engram bench [--threads N [N ...]] [--json]",
-        description="Ratios taken in one run: a training step against the machine's matrix multiply, summarizing and "
-        "everything else against the step. Takes about four minutes; run nothing else beside it.",
+        description="Measure ratios: a training step to the machine's matrix multiply, and summarizing and everything "
+        "else to the training step. This takes about four minutes; run nothing else at the same time.",
     )
     both = sorted({1, min(2, os.cpu_count() or 1)})
     parser.add_argument("--threads", type=int, nargs="+", default=both, help="numbers of threads (default: 1 and 2)")
-    parser.add_argument("--repetitions", type=int, default=5, help="medians are over so many")
-    parser.add_argument("--json", action="store_true", help="print JSON, with every measured second")
+    parser.add_argument("--repetitions", type=int, default=5, help="number of repetitions that medians are taken over")
+    parser.add_argument("--json", action="store_true", help="print JSON, with all measured seconds")
     options = parser.parse_args(argv)
     quiet = plain_console(quiet=True)
     progress = RunProgress(["bench"], quiet)

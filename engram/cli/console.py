@@ -1,4 +1,4 @@
-"""The terminal: what is printed there is plain text, however a path or the text of an error reads."""
+"""Plain text output to the terminal."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from rich.console import Console
 
 
 def plain_console(quiet: bool = False) -> Console:
-    """Neither takes brackets for markup nor colours what looks like a number."""
+    """Return a console that prints text as it is: brackets are not markup, and numbers are not colored."""
     return Console(markup=False, highlight=False, quiet=quiet)

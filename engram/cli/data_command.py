@@ -1,4 +1,4 @@
-"""`engram data list|info|check|get`: the data sets, where they are and how to obtain them."""
+"""`engram data list|info|check|get`: list, describe, check and download data sets."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ ACTIONS = ("list", "info", "check", "get")
 
 
 def main(argv: list[str]) -> int:
+    """Run `engram data` and return the exit code."""
     parser = Parser(
         prog="engram data",
         usage="engram data list | info NAME | check NAME [--skip-damaged] | get NAME",
-        description="list: every data set and where it was found. info: what one should hold and in which layouts. "
-        "check: read all of it. get: download it from its publisher.",
+        description="list: show every data set and where it was found. info: show what a data set should hold, and "
+        "in which layouts. check: read all of it. get: download it from its publisher.",
     )
-    parser.add_argument("action", choices=ACTIONS, help="what to do")
-    parser.add_argument("name", nargs="?", type=str | None, default=None, help="a data set, or a folder to check")
-    parser.add_argument("--skip_damaged", action="store_true", help="check: name damaged images and go on")
+    parser.add_argument("action", choices=ACTIONS, help="action to run")
+    parser.add_argument(
+        "name", nargs="?", type=str | None, default=None, help="name of a data set, or a folder to check"
+    )
+    parser.add_argument("--skip_damaged", action="store_true", help="check: report damaged images and continue")
     options = parser.parse_args(argv)
     console = plain_console()
     if options.action == "list":
@@ -49,7 +52,7 @@ def _list(console: Console) -> int:
         images = f"{known.train:,} + {known.test:,}"
         table.add_row(name, str(known.classes), images, str(known.size), place.name if place else "–")
     console.print(table)
-    console.print(f"Data folder: {data_folder()} (set ENGRAM_DATA for another)", soft_wrap=True)
+    console.print(f"Data folder: {data_folder()} (set ENGRAM_DATA to use another)", soft_wrap=True)
     return 0
 
 
@@ -58,7 +61,7 @@ def _info(name: str, console: Console) -> int:
     place = known.find(data_folder())
     lines = [
         f"{name}: {known.description}",
-        f"{known.classes} classes, {known.train:,} + {known.test:,} images of {known.size} pixels a side when complete",
+        f"complete: {known.classes} classes, {known.train:,} + {known.test:,} images, {known.size} pixels per side",
         f"layouts: {known.layout}",
         f"found in: {place}" if place else f"not found in {data_folder()}: {how_to_obtain(name, data_folder())}",
     ]
@@ -68,20 +71,20 @@ def _info(name: str, console: Console) -> int:
 
 
 def _check(name: str, skip_damaged: bool, console: Console) -> int:
-    """Read everything and say what is there, and what is missing of a data set whose size is known."""
+    """Read the whole data set and print what it holds; for a known data set, also print what is missing."""
     logging.basicConfig(format="%(message)s")
     data = load_dataset(name, skip_damaged=skip_damaged)
     per_class = np.bincount(data.train_y, minlength=len(data.class_names))
     console.print(
         f"{name} holds {len(data.class_names)} classes, {len(data.train_y):,} training images ({per_class.min()} to "
-        f"{per_class.max()} a class), {len(data.test_y):,} test images, {data.train_x.shape[-1]} pixels a side",
+        f"{per_class.max()} per class), {len(data.test_y):,} test images, {data.train_x.shape[-1]} pixels per side",
         soft_wrap=True,
     )
     known = DATASETS.get(name)
     if known and (len(data.train_y), len(data.test_y)) != (known.train, known.test):
         share = 100 * len(data.train_y) / known.train
         console.print(
-            f"Not complete: {share:.0f} % of its {known.train:,} training images, "
+            f"Not complete: it has {share:.0f} % of {known.train:,} training images, "
             f"{len(data.test_y):,} of {known.test:,} test images.",
             soft_wrap=True,
         )
@@ -93,7 +96,7 @@ def _check(name: str, skip_damaged: bool, console: Console) -> int:
 def _get(name: str, console: Console) -> int:
     known, root = known_dataset(name), data_folder()
     if place := known.find(root):
-        console.print(f"{name} is there: {place}", soft_wrap=True)
+        console.print(f"{name} is already there: {place}", soft_wrap=True)
         return 0
     if known.download is None:
         raise DataError(how_to_obtain(name, root))
@@ -110,6 +113,8 @@ def _get(name: str, console: Console) -> int:
                 lambda done, total: progress.update(bar, completed=done, total=total),
             )
     except DataError as error:
-        raise DataError(f"{error}. By hand: put {known.download.file} from {known.download.url} into {root}") from error
+        raise DataError(
+            f"{error}. To install it by hand, put {known.download.file} from {known.download.url} into {root}"
+        ) from error
     console.print(f"{name} is in {target}", soft_wrap=True)
     return 0

@@ -1,35 +1,40 @@
-"""`engram demo`: the embedded stream, learned with plain replay and with summaries at the same memory."""
+"""`engram demo`: learn the embedded stream with plain replay and with summaries, with the same memory size."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
+from engram.base.errors import InputError
+from engram.base.settings import Count, schema_of
 from engram.cli.console import plain_console
 from engram.cli.parser import Parser
 from engram.cli.run_command import execute
-from engram.errors import InputError
 from engram.experiment.demo import METHODS, demo_config
-from engram.experiment.every import EVERY_MINUTE
 from engram.experiment.jobs import Job
+from engram.options import ComputeOptions
 
 
 def main(argv: list[str]) -> int:
+    """Run `engram demo` and return the exit code."""
     parser = Parser(
         prog="engram demo",
         usage="engram demo [options]",
         description="Learn the embedded handwritten digits, two new classes at a time, each image seen once, with a "
         "memory of ten images: plain replay (scr), the dynamic memory alone (scr+dynamic), and summaries (scr+ssd).",
     )
-    parser.add_argument("--seeds", type=int, default=3, help="seeds of each method")
+    parser.add_argument("--seeds", type=Count, default=3, help="number of seeds of each method")
     parser.add_argument("--out", type=Path | None, default=None, help="folder of the runs (default: under runs/)")
-    parser.add_argument("--resume", action="store_true", help="go on with an interrupted demonstration in that folder")
+    parser.add_argument("--resume", action="store_true", help="continue the interrupted demo in the folder --out")
+    parser.add_options("computing", ComputeOptions)
     options = parser.parse_args(argv)
     if options.resume and options.out is None:
         raise InputError("--resume needs --out: the folder of the demonstration to go on with")
     out = options.out or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
+    computing: Any = {name: value for name, value in vars(options).items() if name in schema_of(ComputeOptions)}
     jobs = [
-        Job(demo_config(method, seed), out / method / f"seed-{seed}")
+        Job(demo_config(method, seed).replace(**computing), out / method / f"seed-{seed}", options.resume)
         for seed in range(options.seeds)
         for method in METHODS
     ]
@@ -39,7 +44,7 @@ def main(argv: list[str]) -> int:
         "scr replays original images, scr+dynamic keeps one of each class, scr+ssd turns that one into a summary.\n",
     )
     again = f"engram demo --seeds {options.seeds} --out {out} --resume"
-    code = execute(jobs, out, resume=options.resume, threads=None, checkpoint_every=EVERY_MINUTE, again=again)
+    code = execute(jobs, out, again=again)
     if code == 0:
         sheet = out / "scr+ssd" / "seed-0" / "memory" / "contact-sheet.png"
         console.print(f"First images above their summaries: {sheet}", soft_wrap=True)

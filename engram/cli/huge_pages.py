@@ -1,8 +1,8 @@
-"""Memory in huge pages for the commands that train.
+"""Huge memory pages for the commands that train.
 
-A training step touches a gigabyte of fresh activations. glibc hands them out in 4 kB pages and takes them back after
-every step; with huge pages, kept, a step takes about a tenth less time. glibc reads these settings only when a process
-starts, so the command starts itself once more with them.
+A training step allocates a gigabyte of activations. By default, glibc takes them in pages of 4 kB and frees them after
+every step. With huge pages that are kept, a step takes about a tenth less time. glibc reads these settings only when a
+process starts, so the command restarts itself with them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import platform
 import sys
 
 KEPT_BYTES = 1 << 33
+"""Number of bytes of freed memory that the process may keep."""
 SETTINGS = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
     "MALLOC_MMAP_THRESHOLD_": str(KEPT_BYTES),
@@ -20,8 +21,10 @@ SETTINGS = {
 
 
 def restart_with_huge_pages() -> None:
-    """Replace this process by itself with huge pages; does nothing the second time, where the user has set any of the
-    settings, or where there is no glibc."""
+    """Restart this process with huge pages.
+
+    Does nothing if any of the settings is set, by the user or by the restart itself, or if there is no glibc.
+    """
     if platform.libc_ver()[0] != "glibc" or any(name in os.environ for name in SETTINGS):
         return
     os.environ.update(SETTINGS)

@@ -1,43 +1,49 @@
-"""`engram memory show|export|import`: what a memory holds, and how it travels."""
+"""`engram memory show|export|import`: show a memory, export it, or import it into a new learner."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
-from engram.checkpoint import CheckpointError
+from engram.base.errors import InputError
+from engram.base.naming import class_name
+from engram.base.settings import Count, Natural, schema_of
+from engram.base.validation import Label
 from engram.cli.console import plain_console
 from engram.cli.parser import Parser
-from engram.errors import InputError
-from engram.experiment.run import class_names_of
-from engram.keeper import Keeper
+from engram.experiment.folder import class_names_of
 from engram.learner import Learner
 from engram.memory import ExportedMemory, Store, exported_from
-from engram.naming import class_name
-from engram.restoring import UnfitNetError, saved_memory
+from engram.methods import DEFAULT_METHOD
+from engram.options import CommonOptions, ComputeOptions, MemoryOptions
+from engram.persistence.checkpoint import CheckpointError
+from engram.persistence.restore import UnfitNetError, saved_memory
+from engram.stream_consumer import StreamConsumer
 from engram.summary_memory import SummaryMemory
-from engram.validation import Label
 
 
 def main(argv: list[str]) -> int:
+    """Run `engram memory` and return the exit code."""
     action = argv[0] if argv and not argv[0].startswith("-") else None
     if action is not None and action in ACTIONS:
         return ACTIONS[action](argv[1:])
     parser = Parser(
         prog="engram memory",
         usage="engram memory show RUN | export RUN FOLDER | import FOLDER OUT [options]",
-        description="What the memory of a run (or of a saved learner) holds; to a folder of pictures, labels and exact "
-        "values; and from such a folder to a new learner.",
+        description="show: print what the memory of a run (or of a saved learner) holds. export: write it to a folder "
+        "of pictures, labels and exact values. import: start a new learner from such a folder.",
     )
-    parser.add_argument("action", choices=list(ACTIONS), help="what to do; each has its own --help")
+    parser.add_argument("action", choices=list(ACTIONS), help="action to run; each has its own --help")
     parser.parse_args(argv)
     raise AssertionError("every action is handled above")
 
 
 def show(argv: list[str]) -> int:
+    """Run `engram memory show` and return the exit code."""
     parser = Parser(
         prog="engram memory show",
         usage="engram memory show RUN",
@@ -58,26 +64,27 @@ def show(argv: list[str]) -> int:
 def _bytes_by_part(path: Path) -> str:
     for kind in (Learner, SummaryMemory):
         try:
-            keeper: Keeper = kind.load(path)
+            consumer: StreamConsumer[Any] = kind.load(path)
         except UnfitNetError:
-            return "by part they can be told in Python only, because a net of your own belongs to it"
+            return "load it in Python to see them by part, because a net of your own belongs to it"
         except CheckpointError:
             continue
-        parts = ", ".join(f"{name} {size:,}" for name, size in keeper.footprint().items() if size)
-        limit = keeper.memory_bytes
+        parts = ", ".join(f"{name} {size:,}" for name, size in consumer.footprint().items() if size)
+        limit = consumer.options["memory_bytes"]
         return parts if limit is None else f"{parts}; the images may take {limit:,}"
     raise AssertionError("what has a memory is one of these")
 
 
 def export(argv: list[str]) -> int:
+    """Run `engram memory export` and return the exit code."""
     parser = Parser(
         prog="engram memory export",
         usage="engram memory export RUN FOLDER",
-        description="Write the memory of a run (or of a saved learner) to a new folder: one PNG an image, labels.csv, "
-        "and memory.safetensors with the values as they are.",
+        description="Write the memory of a run (or of a saved learner) to a new folder: one PNG per image, "
+        "labels.csv, and memory.safetensors with the exact values.",
     )
     parser.add_argument("run", type=Path, help="a run folder, or a folder written by Learner.save")
-    parser.add_argument("folder", type=Path, help="the folder to write, which may not exist yet")
+    parser.add_argument("folder", type=Path, help="folder to write; it must not exist yet")
     options = parser.parse_args(argv)
     exported = exported_from(*saved_memory(options.run))
     exported.write(options.folder, class_names_of(options.run))
@@ -90,35 +97,33 @@ def export(argv: list[str]) -> int:
 
 
 def import_(argv: list[str]) -> int:
+    """Run `engram memory import` and return the exit code."""
     parser = Parser(
         prog="engram memory import",
         usage="engram memory import FOLDER OUT [options]",
-        description="Start a learner from an exported memory: it holds those images, rehearses them, and is saved "
-        "where Learner.load finds it.",
+        description="Start a learner from an exported memory: put the images into its memory, train on them, and "
+        "save it for Learner.load.",
     )
     parser.add_argument("folder", type=Path, help="a folder written by engram memory export")
-    parser.add_argument("out", type=Path, help="where to save the learner")
-    parser.add_argument("--method", type=str, default="scr+ssd", help="one of engram methods")
-    parser.add_argument("--steps", type=int, default=500, help="training steps on the memory; 0 for none")
-    parser.add_argument("--batch", type=int, default=10, help="images of a step, beside those the method replays")
-    parser.add_argument("--seed", type=int, default=0, help="of every draw of the learner")
-    parser.add_argument("--codec", type=str, default="float32", help="how the learner stores images")
-    parser.add_argument("--memory_size", type=int | None, default=None, help="images it holds (default: these)")
-    parser.add_argument("--memory_bytes", type=int | str | None, default=None, help="bytes of them, such as 300KB")
+    parser.add_argument("out", type=Path, help="folder to save the learner in")
+    parser.add_argument(
+        "--method", type=str, default=DEFAULT_METHOD, help="name of a method, as listed by engram methods"
+    )
+    parser.add_argument("--steps", type=Natural, default=500, help="training steps on the memory; 0 for none")
+    parser.add_argument(
+        "--batch", type=Count, default=10, help="images per training step, besides those the method replays"
+    )
     parser.add_argument("--width", type=int, default=20, help="channels of the net's first layer")
+    parser.add_options("memory", MemoryOptions)
+    parser.add_options("computing", ComputeOptions)
     options = parser.parse_args(argv)
     if options.out.exists() and any(options.out.iterdir()):
         raise InputError(f"{options.out} is not empty: choose another folder")
     exported = ExportedMemory.read(options.folder)
-    size = len(exported) if options.memory_size is None and options.memory_bytes is None else options.memory_size
-    learner = Learner(
-        options.method,
-        memory_size=size,
-        memory_bytes=options.memory_bytes,
-        seed=options.seed,
-        codec=options.codec,
-        net={"width": options.width},
-    )
+    chosen: Any = {name: value for name, value in vars(options).items() if name in schema_of(CommonOptions)}
+    if not chosen.keys() & {"memory_size", "memory_bytes"}:
+        chosen["memory_size"] = len(exported)
+    learner = Learner(options.method, net={"width": options.width}, **chosen)
     learner.adopt(exported)
     learner.rehearse(options.steps, options.batch)
     learner.save(options.out)
@@ -134,7 +139,13 @@ ACTIONS = {"show": show, "export": export, "import": import_}
 
 
 def memory_table(memory: Store, classes: Sequence[Label], names: Sequence[str] = ()) -> Table:
-    """By class; `names` are those of numbered classes."""
+    """Return a table of a memory's images, claimed slots and summaries by class.
+
+    Args:
+        memory: the memory to show.
+        classes: labels of the classes, by index.
+        names: names of the classes, if their labels are numbers.
+    """
     labels = memory.labels[: memory.size]
     counts = {
         "images": Counter(labels.tolist()),
@@ -145,8 +156,5 @@ def memory_table(memory: Store, classes: Sequence[Label], names: Sequence[str] =
     for index, label in enumerate(classes):
         table.add_row(class_name(label, names), *(str(count[index]) for count in counts.values()))
     table.add_row("all", *(str(count.total()) for count in counts.values()))
-    filled = f"{memory.size} of {memory.capacity} slots filled"
-    if memory.budget is not None:
-        filled = f"{memory.size} images in {memory.used:,} of {memory.budget:,} bytes"
-    table.caption = f"{filled}, {memory.seen} images seen, codec {memory.codec.name}"
+    table.caption = f"{memory.limit.describe(memory)}, {memory.seen} images seen, codec {memory.codec.name}"
     return table

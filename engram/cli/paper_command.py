@@ -1,4 +1,4 @@
-"""`engram paper list`, `engram paper NAME --scale S`: the paper's tables and figures."""
+"""`engram paper list` and `engram paper NAME --scale S`: list, run and show the paper's tables and figures."""
 
 from __future__ import annotations
 
@@ -12,42 +12,54 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
 
-from engram.checkpoint import replace_file, write_json
+from engram.base.errors import InputError
+from engram.base.settings import Count
 from engram.cli.console import plain_console
 from engram.cli.parser import Parser
 from engram.cli.stopping import stop_on_signal
-from engram.errors import InputError
 from engram.experiment.engines import LocalEngine, RayEngine
 from engram.experiment.jobs import cores
-from engram.experiment.lock import in_turn
+from engram.experiment.lock import waiting_lock
 from engram.experiment.run import Interrupted
-from engram.experiment.sweep import Happened, sweep
+from engram.experiment.scheduler import Happened, run_jobs
+from engram.options import DeviceName
 from engram.paper.catalogue import EXPERIMENTS, Experiment, find_experiment
 from engram.paper.grid import Cell, departures_of, finished_below
 from engram.paper.outcome import PaperTable, gather
-from engram.paper.plan import chosen, costs_of, jobs_left
+from engram.paper.plan import costs_of, jobs_left, select_cells
 from engram.paper.plots import draw
 from engram.paper.scales import SCALES, Scale
+from engram.persistence.files import replace_file, write_json
 
 
 def main(argv: list[str]) -> int:
+    """Run `engram paper` and return the exit code."""
     parser = Parser(
         prog="engram paper",
         usage="engram paper list | engram paper NAME --scale smoke|small|full [options]",
-        description="Run a table or figure of the paper, or go on with it, and show it as far as it has come. Finished "
-        "runs are never run again, and tables share them.",
+        description="Run or continue a table or figure of the paper, and show the results so far. Finished runs are "
+        "never run again, and tables share them.",
     )
-    parser.add_argument("name", type=str, help="list, or one of them")
-    parser.add_argument("--scale", type=Literal["smoke", "small", "full"], default="small", help="how large")
-    parser.add_argument("--seeds", type=int | None, default=None, help="of each cell (default: the scale's)")
+    parser.add_argument("name", type=str, help="name of a table or figure, or list to list them all")
     parser.add_argument(
-        "--only", type=str, default="", help="only this row, column, or row and column; else the cells that contain it"
+        "--scale", type=Literal["smoke", "small", "full"], default="small", help="size of the experiments"
+    )
+    parser.add_argument(
+        "--seeds", type=Count | None, default=None, help="number of seeds of each cell (default: the scale's)"
+    )
+    parser.add_argument(
+        "--only", type=str, default="", help="run only this row, column, or 'row column'; a part of a name also works"
     )
     parser.add_argument("--out", type=Path, default=Path("runs/paper"), help="folder of the runs and tables")
-    parser.add_argument("--workers", type=int | None, default=None, help="processes (default: one a core)")
+    parser.add_argument(
+        "--workers", type=Count | None, default=None, help="number of processes (default: one per core)"
+    )
     parser.add_argument("--ray", type=str | None, default=None, help="address of a Ray cluster, auto, or local")
     parser.add_argument("--dry_run", action="store_true", help="print the plan and how long it will take")
-    parser.add_argument("--show", action="store_true", help="run nothing, show what is there")
+    parser.add_argument("--show", action="store_true", help="run nothing; show the results so far")
+    parser.add_argument(
+        "--device", type=DeviceName, default="cpu", help="device of every run: cpu, cuda, cuda:N or auto"
+    )
     options = parser.parse_args(argv)
     console = plain_console()
     if options.name == "list":
@@ -55,10 +67,8 @@ def main(argv: list[str]) -> int:
         return 0
     experiment, scale = find_experiment(options.name), SCALES[options.scale]
     seeds = options.seeds if options.seeds is not None else experiment.seeds_at(scale)
-    if seeds < 1:
-        raise InputError("no seed to run: --seeds must be at least 1")
     root: Path = options.out.absolute() / scale.name
-    cells = chosen(experiment.cells(scale), options.only)
+    cells = [cell.on(options.device) for cell in select_cells(experiment.cells(scale), options.only)]
     if not cells:
         rows = ", ".join(dict.fromkeys(cell.row for cell in experiment.cells(scale)))
         raise InputError(f"no row or column of {options.name} contains {options.only!r}; its rows are {rows}")
@@ -73,14 +83,14 @@ def main(argv: list[str]) -> int:
 
 
 def _run(cells: list[Cell], seeds: int, root: Path, ray: str | None, workers: int | None, console: Console) -> int:
-    """What is not finished of these cells; the exit code."""
+    """Run the jobs of these cells that are not finished, and return the exit code."""
     jobs = jobs_left(cells, seeds, root)
     if not jobs:
         return 0
-    teller = _Teller(list(jobs), console)
+    teller = _ProgressPrinter(list(jobs), console)
     with stop_on_signal() as should_stop:
         try:
-            swept = sweep(
+            outcome = run_jobs(
                 list(jobs.values()),
                 RayEngine(ray) if ray else LocalEngine(workers),
                 root / f".stop-{platform.node()}-{os.getpid()}",
@@ -90,8 +100,8 @@ def _run(cells: list[Cell], seeds: int, root: Path, ray: str | None, workers: in
         except Interrupted as stopped:
             console.print(f"{stopped}. Everything is saved: the same command goes on from there.", soft_wrap=True)
             return should_stop.exit_code
-    if swept.failures:
-        console.print(f"{len(swept.failures)} of {len(jobs)} runs failed; the same command tries them again")
+    if outcome.errors:
+        console.print(f"{len(outcome.errors)} of {len(jobs)} runs failed; the same command tries them again")
         return 1
     return 0
 
@@ -105,9 +115,9 @@ def _catalogue() -> Table:
 
 
 def _write(name: str, experiment: Experiment, scale: Scale, root: Path, seeds: int) -> tuple[PaperTable, bool]:
-    """The table of what is finished now, and whether there was something to draw."""
+    """Write the table and its plot, and return the table and whether there was anything to draw."""
     root.mkdir(parents=True, exist_ok=True)
-    with in_turn(root):
+    with waiting_lock(root):
         table = gather(name, experiment, scale, finished_below(root), seeds)
         replace_file(root / f"{name}.md", table.to_markdown().encode())
         write_json(root / f"{name}.json", table.to_json())
@@ -115,8 +125,8 @@ def _write(name: str, experiment: Experiment, scale: Scale, root: Path, seeds: i
 
 
 def _print_plan(cells: list[Cell], seeds: int, root: Path, workers: int | None, console: Console) -> None:
-    """What there is to do, and how long it takes one core, and `workers` of them if they are known."""
-    plan = Table("row", "column", "runs", "finished", "seconds a run", box=None)
+    """Print the plan: the runs, and how long they take on one core and, if given, on `workers` cores."""
+    plan = Table("row", "column", "runs", "finished", "seconds per run", box=None)
     costs = costs_of(cells, seeds, finished_below(root))
     for cell, cost in zip(cells, costs, strict=True):
         about = "" if cost.finished else "about "
@@ -131,14 +141,15 @@ def _print_plan(cells: list[Cell], seeds: int, root: Path, workers: int | None, 
 
 
 def readable_time(seconds: float) -> str:
+    """Return a duration in the largest unit that fits, such as "2.5 hours"."""
     for unit, length in (("years", 31_557_600), ("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= length:
             return f"{seconds / length:.1f} {unit}"
     return f"{seconds:.0f} seconds"
 
 
-class _Teller:
-    """One line when a run begins and when it ends, with how many are done and how long the rest may take."""
+class _ProgressPrinter:
+    """Prints a line when a run begins and when it ends, with the number of ended runs and the time left."""
 
     def __init__(self, names: list[str], console: Console) -> None:
         self.names, self.console = names, console

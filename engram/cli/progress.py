@@ -1,4 +1,4 @@
-"""Progress of one or several runs: a bar with rate and time left, or plain lines where there is no terminal."""
+"""Progress of runs: a bar with rate and time left, or plain lines if the output is not a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 from engram.experiment.events import Event
 
 PLAIN_EVERY = 20.0
-"""Seconds between plain lines."""
+"""Seconds between two plain lines."""
 
 
 class _Rate(ProgressColumn):
@@ -21,7 +21,12 @@ class _Rate(ProgressColumn):
 
 
 class RunProgress:
-    """Hears the events of runs, given as (job number, event), and shows them."""
+    """Shows the progress of runs. Call it with the number of a job and an event of that job.
+
+    Args:
+        names: names of the jobs.
+        console: console to print to.
+    """
 
     def __init__(self, names: list[str], console: Console) -> None:
         self.names, self.console = names, console

@@ -1,34 +1,46 @@
-"""`engram run [METHOD] [DATASET]`: one learner over one stream, or the same over several seeds."""
+"""`engram run [METHOD] [DATASET]`: run one learner over one stream, with one seed or several."""
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from jsonargparse import ActionConfigFile  # type: ignore[attr-defined]
-
+from engram.base.errors import InputError
+from engram.base.settings import Count, schema_of
 from engram.cli.console import plain_console
-from engram.cli.parser import Parser
+from engram.cli.parser import Parser, nested
 from engram.cli.progress import RunProgress
-from engram.cli.stopping import stop_on_signal
+from engram.cli.stopping import StopRequest, stop_on_signal
 from engram.cli.tables import print_comparison, time_by_part
-from engram.errors import InputError, require_at_least
-from engram.experiment.config import RunConfig, read_yaml
+from engram.experiment.config import DataOptions, EvaluationOptions, RunConfig, RunOptions, read_yaml
+from engram.experiment.engines import LocalEngine
 from engram.experiment.events import Event
-from engram.experiment.every import Every
-from engram.experiment.jobs import Job
-from engram.experiment.pool import run_all
-from engram.experiment.run import Interrupted, run
+from engram.experiment.jobs import Job, cores
+from engram.experiment.result import RunResult
+from engram.experiment.run import Interrupted
+from engram.experiment.save_interval import SaveInterval
+from engram.experiment.scheduler import run_jobs
 from engram.experiment.tensorboard import TensorBoardLog
-from engram.keeper import DEFAULT_MEMORY_SIZE
-from engram.methods import changed_settings, configurable, find, settings_of
+from engram.methods import DEFAULT_METHOD, configurable, find_method
+from engram.options import ComputeOptions, MemoryOptions, TrainingOptions
 from engram.report.tables import compare
+from engram.streams import StreamOptions
+
+GROUPS = {
+    "data": DataOptions,
+    "stream": StreamOptions,
+    "memory": MemoryOptions,
+    "training": TrainingOptions,
+    "computing": ComputeOptions,
+    "evaluation": EvaluationOptions,
+}
+"""The options of a run, by their headings in the help."""
 
 
 def main(argv: list[str]) -> int:
+    """Run `engram run` and return the exit code."""
     given = 0
     while given < min(2, len(argv)) and not argv[given].startswith("-"):
         given += 1
@@ -37,58 +49,45 @@ def main(argv: list[str]) -> int:
     parser = build_parser(_method_name(named + rest))
     options = parser.parse_args(rest + named)
     config = to_config(options)
-    seeds = range(config.seed, config.seed + options.seeds)
-    stream = config.stream or find(config.method).stream
-    size = f"k{config.memory_size or DEFAULT_MEMORY_SIZE}" if config.memory_bytes is None else f"{config.memory_bytes}"
-    out = options.out or Path("runs") / f"{config.method}-{Path(config.dataset).name}-{stream}-{size}"
-    jobs = [Job(dataclasses.replace(config, seed=seed), out / f"seed-{seed}") for seed in seeds]
-    if options.seeds == 1 and options.out:
-        jobs = [Job(config, out)]
-    every = Every.parse(str(options.checkpoint_every))
+    seeds = range(config.options["seed"], config.options["seed"] + options.seeds)
+    out = options.out or Path("runs") / _default_name(config)
+    every = SaveInterval.parse(str(options.checkpoint_every))
+    folders = [out] if options.seeds == 1 and options.out else [out / f"seed-{seed}" for seed in seeds]
+    jobs = [
+        Job(config.replace(seed=seed), folder, options.resume, every)
+        for seed, folder in zip(seeds, folders, strict=True)
+    ]
     logs = [TensorBoardLog(job.config, job.out) for job in jobs] if options.log == "tensorboard" else []
-    return execute(jobs, out, resume=options.resume, threads=options.threads, checkpoint_every=every, logs=logs)
+    return execute(jobs, out, logs=logs)
 
 
 def execute(
-    jobs: list[Job],
-    out: Path,
-    *,
-    resume: bool,
-    threads: int | None,
-    checkpoint_every: Every,
-    logs: Sequence[TensorBoardLog] = (),
-    again: str = "the same command with --resume",
+    jobs: list[Job], out: Path, *, logs: Sequence[TensorBoardLog] = (), again: str = "the same command with --resume"
 ) -> int:
-    """Run the jobs with progress, print their table, return the exit code; each of `logs` hears its job's events.
+    """Run the jobs with progress, print their table, and return the exit code.
 
-    `again` says what goes on with them after an interruption.
+    Args:
+        jobs: jobs to run. A single job runs in this process; several run in one process per core, with one thread each.
+        out: folder to name in messages.
+        logs: logs that get the events of the jobs, one log per job.
+        again: command that continues the jobs after an interruption, in words.
     """
-    if not jobs:
-        raise InputError("no seed to run: --seeds must be at least 1")
-    if threads is not None:
-        require_at_least(1, threads=threads)
     console = plain_console()
-    names = [f"{job.config.method} seed {job.config.seed}" for job in jobs]
+    names = [f"{job.config.method} seed {job.config.options['seed']}" for job in jobs]
     with stop_on_signal() as should_stop, RunProgress(names, console) as progress:
 
-        def hear(job: int, event: Event) -> None:
+        def on_event(job: int, event: Event) -> None:
             progress(job, event)
             if logs:
                 logs[job](event)
 
         try:
             if len(jobs) > 1:
-                results = run_all(
-                    jobs,
-                    resume=resume,
-                    checkpoint_every=checkpoint_every,
-                    on_event=hear,
-                    should_stop=should_stop,
-                )
+                results = _run_several(jobs, out, on_event, should_stop)
             else:
-                results = [_run_here(jobs[0], hear, should_stop, resume, threads, checkpoint_every)]
+                results = [jobs[0].run(should_stop, lambda event: on_event(0, event))]
         except Interrupted as stopped:
-            console.print(f"{stopped}. Everything is saved in {out}: {again} goes on from there.", soft_wrap=True)
+            console.print(f"{stopped}. Everything is saved in {out}. To continue, use {again}.", soft_wrap=True)
             return should_stop.exit_code
         finally:
             for log in logs:
@@ -98,95 +97,111 @@ def execute(
     for row in rows:
         console.print(time_by_part(row), soft_wrap=True)
     for name, result in zip(names, results, strict=True):
-        if tested := result.get("prequential"):
+        if tested := result.prequential:
             figures = ", ".join(f"{figure} {value:.1f}" for figure, value in tested.items() if figure != "images")
-            console.print(f"{name}, before learning from each image: {figures}", soft_wrap=True)
+            console.print(f"{name}, tested on each image before learning from it: {figures}", soft_wrap=True)
     console.print(f"Results and pictures of the memory: {out}", soft_wrap=True)
     return 0
 
 
+def _run_several(jobs: list[Job], out: Path, on_event: Any, should_stop: StopRequest) -> list[RunResult]:
+    outcome = run_jobs(
+        jobs,
+        LocalEngine(min(cores(), len(jobs))),
+        out / f".stop-{os.getpid()}",
+        attempts=1,
+        stop_on_failure=True,
+        wait_for_locks=False,
+        on_event=on_event,
+        should_stop=should_stop,
+    )
+    for error in outcome.errors.values():
+        raise error
+    return [outcome.results[position] for position in range(len(jobs))]
+
+
 def build_parser(method: str) -> Parser:
-    """The options of a run of `method`: the run's own, and a group for each of its parts."""
+    """Return the parser for a run of `method`, with the options of a run and the settings of the method's parts."""
     parser = Parser(
         prog="engram run",
         usage="engram run [METHOD] [DATASET] [options]",
-        description=f"One learner over one stream. METHOD and DATASET come first; the settings below are of {method}.",
+        description=f"Run one learner over one stream. METHOD and DATASET come first. Settings below are for {method}.",
     )
+    parser.add_argument("--method", type=str, default=method, help="name of a method, as listed by engram methods")
     parser.add_argument(
         "--config",
-        action=ActionConfigFile,
-        help="a YAML file of options, such as a run's config.yaml; METHOD, DATASET and options after it win",
+        type=Path | None,
+        default=None,
+        help="YAML file of options, such as a run's config.yaml; METHOD, DATASET and options override it",
     )
     parser.add_argument("--out", type=Path | None, default=None, help="folder of the run (default: under runs/)")
-    parser.add_argument("--resume", action="store_true", help="go on with an interrupted run in that folder")
-    parser.add_argument("--seeds", type=int, default=1, help="run so many seeds, counting from --seed, over the cores")
-    parser.add_argument("--threads", type=int | None, default=None, help="threads of a single run (default: all cores)")
+    parser.add_argument("--resume", action="store_true", help="continue the interrupted run in the folder --out")
+    parser.add_argument(
+        "--seeds", type=Count, default=1, help="number of seeds to run, counting from --seed; one process per core"
+    )
     parser.add_argument(
         "--checkpoint_every",
-        type=str | float,
+        type=str,
         default="60s",
-        help="between checkpoints: seconds (60, 0.5s) or batches (500b)",
+        help="time between checkpoints: seconds (60, 0.5s) or batches (500b)",
     )
     parser.add_argument(
-        "--log", type=Literal["tensorboard"] | None, default=None, help="also log to tensorboard/ in its folder"
+        "--log",
+        type=Literal["tensorboard"] | None,
+        default=None,
+        help="also write a TensorBoard log to tensorboard/ in the run's folder",
     )
-    parser.add_class_arguments(RunConfig, None, skip={"settings"})
-    for room, part in configurable(find(method)).items():
-        if settings_of(part):
-            required = {
-                name
-                for name, parameter in inspect.signature(part).parameters.items()
-                if parameter.default is inspect.Parameter.empty
-            }
-            parser.add_class_arguments(part, room, skip=required)
-    parser.set_defaults({"method": method} | _flat(find(method).settings))
+    for title, declaration in GROUPS.items():
+        parser.add_options(title, declaration)
+    for role, part in configurable(find_method(method)).items():
+        if schema_of(part):
+            parser.add_options(role, part)
     return parser
 
 
 def to_config(options: Any) -> RunConfig:
-    """The run that these options ask for, with only those settings that are not a part's default."""
-    fields = {field.name for field in dataclasses.fields(RunConfig)} - {"settings"}
-    chosen, method = options.as_dict(), find(options.method)
-    settings = changed_settings(method, {room: chosen.get(room) for room in configurable(method)})
-    return RunConfig(**{name: chosen[name] for name in fields}, settings=settings)
+    """Return the configuration of the run from the parsed options."""
+    content = _file_content(options.config) if options.config else {}
+    chosen = {name: value for name, value in vars(options).items() if name in schema_of(RunOptions) or "." in name}
+    merged = _merged(content, nested(chosen)) | {"method": options.method}
+    return RunConfig.from_dict(merged)
 
 
-def _flat(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    return {f"{room}.{name}": value for room, own in settings.items() for name, value in own.items()}
+def _file_content(path: Path) -> dict[str, Any]:
+    content = read_yaml(path)
+    if not isinstance(content, dict):
+        raise InputError(f"{path} holds no options: it must be a YAML mapping of option names to values")
+    method = find_method(str(content.get("method", DEFAULT_METHOD)))
+    known = {*schema_of(RunOptions), *configurable(method), "method", "settings"}
+    for name in content:
+        if name not in known:
+            raise InputError(f"{path} sets {name!r}, which is not an option of a run: remove it or correct its name")
+    return content
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Return `below` updated with the values of `above`, group by group."""
+    both = {name for name in below.keys() & above.keys() if isinstance(below[name], dict)}
+    return below | above | {name: _merged(below[name], above[name]) for name in both}
+
+
+def _default_name(config: RunConfig) -> str:
+    chosen = config.options
+    limit = chosen["memory_bytes"]
+    size = f"k{chosen['memory_size']}" if limit is None else f"{limit}"
+    return f"{config.method}-{Path(chosen['dataset']).name}-{chosen['stream']}-{size}"
 
 
 def _method_name(arguments: list[str]) -> str:
-    """The method must be known before its options can be."""
+    """Return the method named by the arguments; its options are known only after it is."""
+    found = None
     for token, following in zip(arguments, [*arguments[1:], ""], strict=True):
         name, _, value = token.partition("=")
         if name in ("--method", "--config") and not (value or following):
-            raise InputError(f"{name} needs a value behind it")
+            raise InputError(f"{name} needs a value: put one behind it")
         if name == "--method":
             return value or following
         if name == "--config":
             content = read_yaml(Path(value or following))
-            if isinstance(content, dict) and "method" in content:
-                return str(content["method"])
-    return RunConfig.method
-
-
-def _run_here(
-    job: Job,
-    hear: Callable[[int, Event], None],
-    should_stop: Any,
-    resume: bool,
-    threads: int | None,
-    checkpoint_every: Every,
-) -> dict[str, Any]:
-    if threads is not None:
-        import torch
-
-        torch.set_num_threads(threads)
-    return run(
-        job.config,
-        job.out,
-        resume=resume,
-        checkpoint_every=checkpoint_every,
-        on_event=lambda event: hear(0, event),
-        should_stop=should_stop,
-    )
+            found = str(content["method"]) if isinstance(content, dict) and "method" in content else None
+    return found or DEFAULT_METHOD

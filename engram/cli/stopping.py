@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish: the work in hand ends, is saved, and the program leaves."""
+"""Ctrl-C and SIGTERM as requests to stop: the program finishes the current step, saves and exits."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 
-class Wish:
-    """Whether, and by which signal, the program was asked to stop."""
+class StopRequest:
+    """A request to stop. Calling it returns whether the program was asked to stop; `signal` is the signal's number."""
 
     def __init__(self) -> None:
         self.signal = 0
@@ -19,23 +19,23 @@ class Wish:
 
     @property
     def exit_code(self) -> int:
-        """130 after Ctrl-C, 143 after SIGTERM, as shells expect."""
+        """The exit code that shells expect: 130 after Ctrl-C, 143 after SIGTERM."""
         return 128 + self.signal
 
 
 @contextmanager
-def stop_on_signal() -> Iterator[Wish]:
-    """While inside, signals are only noted; a second one ends at once."""
-    wish = Wish()
+def stop_on_signal() -> Iterator[StopRequest]:
+    """Record Ctrl-C and SIGTERM in the returned request instead of stopping; a second signal stops at once."""
+    request = StopRequest()
 
     def note(number: int, frame: Any) -> None:
-        if wish():
+        if request():
             raise KeyboardInterrupt
-        wish.signal = number
+        request.signal = number
 
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield wish
+        yield request
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

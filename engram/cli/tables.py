@@ -1,4 +1,4 @@
-"""Tables for the terminal."""
+"""Tables printed to the terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engram.report.tables import Row, few_seeds
 
 
 def _comparison(rows: Sequence[Row]) -> Table:
-    """Fits a terminal of 80 columns."""
+    """Return a table that fits a terminal of 80 columns."""
     table = Table(box=None, padding=(0, 1, 0, 0))
     table.add_column("method")
     for column in ("n", "accuracy %", "difference", "forgetting %", "seconds", "memory", "state"):
@@ -24,15 +24,16 @@ def _comparison(rows: Sequence[Row]) -> Table:
             row.difference.signed(len(row.seeds)) if row.difference else "",
             str(row.forgetting),
             f"{row.seconds['total']:.0f}",
-            readable_bytes(row.memory_bytes),
+            readable_bytes(row.image_bytes),
             readable_bytes(row.total_bytes),
         )
     return table
 
 
 def print_comparison(rows: Sequence[Row], console: Console) -> None:
+    """Print a table of runs, with notes on how to read it."""
     console.print(_comparison(rows))
-    console.print("± is a 95 % t-interval over n seeds; difference: to the first row, seed by seed")
+    console.print("± is a 95 % t-interval over n seeds; differences are to the first row, paired by seed")
     for row in rows:
         console.print(
             f"{row.name}: learning accuracy {row.learning}, forgetting over all tasks {row.forgetting_all_tasks}",
@@ -43,10 +44,11 @@ def print_comparison(rows: Sequence[Row], console: Console) -> None:
 
 
 def time_by_part(row: Row) -> str:
-    """One line: where the seconds of a row went."""
+    """Return one line with the seconds per run of a row, by part."""
     parts = ", ".join(f"{part} {seconds:.1f}" for part, seconds in row.seconds.items() if part != "total")
-    return f"{row.name}: seconds a run: {parts}"
+    return f"{row.name}: seconds per run: {parts}"
 
 
 def readable_bytes(count: int) -> str:
+    """Return a number of bytes in kB or MB."""
     return f"{count / 1000:.1f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"

@@ -1,1 +1,1 @@
-"""One run over one stream, measured; its results on disk; many runs over the cores of a machine."""
+"""Runs of a method on a stream: measuring them, keeping their results on disk, and running many of them at once."""

@@ -1,8 +1,8 @@
-"""How fast this machine learns, as ratios taken in one run: a training step against a matrix multiply, summarizing
-against the step, everything else against the step.
+"""Measure how fast this machine learns, as ratios: a training step relative to a matrix multiply, and summarizing and
+everything else relative to a training step.
 
-Every repetition measures all things in turn and ratios are taken within it, so that a machine whose speed changes from
-minute to minute still gives steady ratios. Seconds are medians.
+Every repetition measures all of these in turn, and ratios are taken within a repetition. So ratios stay steady even if
+the speed of the machine changes from minute to minute. Seconds are medians over the repetitions.
 """
 
 from __future__ import annotations
@@ -23,31 +23,39 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from engram.core import Batch
+from engram.augmentations.view import ViewAugmentation, augment_view
+from engram.base.batch import Batch
+from engram.base.validation import check_images, check_labels
 from engram.learner import Learner
-from engram.schemes.augmentation import ViewAugmentation, augment_view
 from engram.streams import class_incremental, from_arrays
 from engram.summarize import StreamSummarizer
-from engram.validation import check_images, check_labels
 
 SIZE = 32
 CLASSES = 10
 REPLAY = 100
 MATRIX = 2048
 TASK_ITERATIONS, TASK_ROUNDS = 500, 73
-"""A task of the paper: 500 batches, of which 73 end with a round of summarizing."""
+"""A task of the paper: 500 batches, and a summarizing round after 73 of them."""
 TEST_IMAGES = 1000
-"""Of the paper's first evaluation: ten classes of a hundred images, besides those the class means are taken from."""
+"""Test images of the paper's first evaluation: ten classes with 100 images each. Class means take further images."""
 CHECKPOINT_SECONDS = 60.0
-"""Seconds between checkpoints by default."""
+"""Default number of seconds between checkpoints."""
 SUMMARIZING = (("exact", 1), ("exact", 5), ("exact", 10), ("fast", 1), ("fast", 10))
 LARGEST_OVERHEAD = {("exact", 1): 56, ("exact", 5): 65, ("exact", 10): 75, ("fast", 1): 20, ("fast", 10): 30}
-"""Percent of a training step that summarizing may add, by mode and slots a class."""
+"""Largest percentage of a training step that summarizing may add, by mode and slots per class."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A ratio in percent (or a time in seconds) and what it should be."""
+    """A measured value and its limit.
+
+    Args:
+        name: what was measured.
+        value: the measured value.
+        limit: what the value is compared with.
+        at_most: whether the value should be at most the limit; otherwise at least.
+        unit: "%" for a ratio in percent, or "s" for seconds.
+    """
 
     name: str
     value: float
@@ -57,11 +65,18 @@ class Target:
 
     @property
     def met(self) -> bool:
+        """Whether the value keeps to the limit."""
         return self.value <= self.limit if self.at_most else self.value >= self.limit
 
 
 def bench(threads: Sequence[int], repetitions: int = 5, progress: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """Measure with each number of threads, and start-up once. `progress` is the progress display's cost of a batch."""
+    """Measure with each number of threads, and the start-up time once, and return all figures as plain data.
+
+    Args:
+        threads: the numbers of threads to measure with.
+        repetitions: how often each figure is measured.
+        progress: updates the progress display after a batch; its time is measured too.
+    """
     before = torch.get_num_threads()
     measured: dict[str, Any] = {"threads": {}, "repetitions": repetitions}
     targets: list[Target] = []
@@ -83,16 +98,26 @@ def bench(threads: Sequence[int], repetitions: int = 5, progress: Callable[[], N
 
 
 def interleaved(measures: Mapping[str, Callable[[], float]], repetitions: int) -> dict[str, list[float]]:
-    """Each measure's seconds in each repetition, all measured in turn within a repetition.
+    """Return the seconds of each measure in each repetition. A repetition takes all measures in turn.
 
-    The first is slower, being cold: one of five, which the median leaves out, and a sixth would cost half a minute.
+    The first repetition is slower, because the machine is cold. There is no extra one to warm up, which would cost half
+    a minute: the median of five ignores the first.
     """
     passes = [{name: measure() for name, measure in measures.items()} for _ in range(repetitions)]
     return {name: [one[name] for one in passes] for name in measures}
 
 
 def overhead(rounds: Sequence[float], theta: Sequence[float], steps: Sequence[float], theta_interval: int) -> float:
-    """What summarizing adds over a task of the paper, in percent of the training steps: median over repetitions."""
+    """Return the time that summarizing adds to a task of the paper, in percent of the time of the training steps.
+
+    The result is the median over the repetitions.
+
+    Args:
+        rounds: seconds of a summarizing round, in each repetition.
+        theta: seconds of a training step of θ, in each repetition.
+        steps: seconds of a training step, in each repetition.
+        theta_interval: number of batches between two training steps of θ.
+    """
     return 100 * median(
         (TASK_ROUNDS * a_round + TASK_ITERATIONS * theta_step / theta_interval) / (TASK_ITERATIONS * step)
         for a_round, theta_step, step in zip(rounds, theta, steps, strict=True)
@@ -100,13 +125,17 @@ def overhead(rounds: Sequence[float], theta: Sequence[float], steps: Sequence[fl
 
 
 def seconds(work: Callable[[], Any]) -> float:
+    """Return the seconds that a call takes."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
 
 
 def startup() -> dict[str, float]:
-    """Seconds `engram --help` takes, the fastest of three, and `engram run` until it trains on the embedded stream."""
+    """Return the seconds that `engram --help` takes and that `engram run` takes until it begins to train.
+
+    The first is the fastest of three calls. The second is measured on the embedded stream.
+    """
     command = [sys.executable, "-m", "engram"]
     helped = min(
         seconds(lambda: subprocess.run([*command, "--help"], check=True, capture_output=True)) for _ in range(3)
@@ -119,7 +148,9 @@ def startup() -> dict[str, float]:
         try:
             while not (out / "events.jsonl").exists():
                 if process.poll() is not None:
-                    raise RuntimeError(f"`engram run` ended with {process.returncode} before it trained")
+                    raise RuntimeError(
+                        f"`engram run` ended with exit code {process.returncode} before it began to train"
+                    )
                 time.sleep(0.01)
             first = time.perf_counter() - begun
         finally:
@@ -201,19 +232,20 @@ def _targets(measured: Mapping[str, Any], threads: str) -> list[Target]:
 
 
 def _scr(generator: torch.Generator) -> Learner:
-    """A learner whose memory holds `REPLAY` images. The first batch only fills it: nothing to contrast with yet."""
-    learner = Learner("scr", memory_size=REPLAY, seed=0)
+    """Return a learner whose memory holds `REPLAY` images. The first batch fills it and does not train the net."""
+    learner = Learner("scr", memory_size=REPLAY, seed=0, device="cpu")
     learner.observe(_images(REPLAY, generator), [index % CLASSES for index in range(REPLAY)])
     return learner
 
 
 def _summarizing(mode: str, slots: int, generator: torch.Generator) -> Learner:
-    """A learner in the middle of its second task: queues full, slots claimed, a round after every batch.
+    """Return a learner in the middle of its second task: queues full, slots claimed, a round after every batch.
 
-    It trains its net on little, because only summarizing is timed.
+    Its net replays only one image per step, because only summarizing is timed.
     """
     learner = Learner(
         "scr+ssd",
+        device="cpu",
         memory_size=2 * CLASSES * slots + CLASSES,
         slots_per_class=slots,
         seed=0,
@@ -241,18 +273,21 @@ def _fast_theta_interval() -> int:
 
 
 def _round(learner: Learner, theta: list[float]) -> float:
-    """Seconds of one round; those of training θ are appended."""
+    """Return the seconds of one summarizing round, and append the seconds of training θ to `theta`."""
     before = dict(learner.seconds)
     x = _images(CLASSES, torch.Generator().manual_seed(learner.iteration))
     rounds = learner.rounds
     learner.observe(x, list(range(CLASSES, 2 * CLASSES)))
-    assert learner.rounds == rounds + 1, "every batch ends with a round here"
+    assert learner.rounds == rounds + 1, "there must be a round after every batch"
     theta.append(learner.seconds["theta"] - before["theta"])
     return learner.seconds["summarize"] - before["summarize"]
 
 
 def _everything_else(learner: Learner, x: Any, y: list[int], progress: Callable[[], None]) -> dict[str, float]:
-    """Median seconds of all that a step does besides the net's own arithmetic."""
+    """Return the median seconds of each thing that a step does besides computing with the net.
+
+    The seconds of a checkpoint are divided among the steps between two checkpoints.
+    """
     generator = torch.Generator().manual_seed(0)
     ctx = learner._context()
     stream = Batch(torch.as_tensor(x) / 255, torch.tensor(y), torch.as_tensor(x))

@@ -1,144 +1,247 @@
-"""What decides a run: its configuration, read from its config.yaml, completed and compared."""
+"""What decides a run: its method, its options and the settings of the method's parts."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, TypedDict, Unpack, cast
 
 import yaml
 
-from engram.errors import InputError
-from engram.keeper import DEFAULT_MEMORY_SIZE
-from engram.methods import configurable, find, method_settings
-from engram.streams import Scenario
+from engram.base.errors import InputError
+from engram.base.settings import Count, Default, Natural, Settings, as_plain_data, schema_of
+from engram.methods import DEFAULT_METHOD, configurable, find_method, is_method, method_settings
+from engram.options import LearnerOptions, resolve_options
+from engram.persistence.migration import migrate_settings, settings_of_version
+from engram.streams import Scenario, StreamOptions, TaskStream, default_batch
 
 
-@dataclass(frozen=True)
-class RunConfig:
-    """Everything that decides a run's result.
+class DataOptions(TypedDict, total=False):
+    """Where the images of a run come from."""
 
-    Args:
-        method: one of `engram methods`.
-        dataset: one of `engram data list`, or a folder with one folder of images a class.
-        stream: paper (class-balanced batches, full ones only), paper-shuffled (plain shuffle, full batches), strict
-            (plain shuffle, every image), blurry(P) (a share P of each task's images comes from other tasks),
-            imbalanced(R) (the rarest class has R times fewer images) or iid (all classes together, many epochs); strict
-            if neither given nor the method's own.
-        seed: of the class order, the stream and every draw of the learner.
-        tasks: number of tasks; all classes if not given.
-        classes_per_task: classes of a task; ten, or two where there are no more than ten classes.
-        images_per_class: training images of a class; all if not given.
-        batch: images of a stream batch; 10, or 128 of an iid stream.
-        epochs: how often an iid stream shows each image.
-        class_order: classes come in an order drawn by the seed, or in their own (fixed).
-        instance_order: the images of a class come shuffled, or as the data set has them (kept).
-        image_size: pixels a side; the data set's own if not given (a folder's: 32).
-        skip_damaged: leave out image files that cannot be read, instead of stopping.
-        memory_size: images the memory holds (K); 100 if neither this nor memory_bytes is given.
-        memory_bytes: bytes of encoded images the memory holds instead, such as 300KB.
-        slots_per_class: slots a class may claim (k); K over all classes of a paper stream, else auto.
-        repeats: training steps on each stream batch; the method's own if not given.
-        classes_total: outputs softmax heads have from the start; all classes of a paper or iid stream, else they grow.
-        average: decay of a moving average of the weights that is kept and read beside the net; none if not given.
-        answer_from: whether the result is that of the net or of the averaged net; of the averaged one if there is one.
-        boundary_gap: new classes that arrive within so many iterations count as one change of task.
-        codec: how images are stored: float32 (as they are), uint8, jpeg(QUALITY) or webp(QUALITY).
-        keep_originals: keep the first image of each claimed slot, for the picture of the memory.
-        prequential: predict one batch in so many before it is learned from (test, then train); 0 for none.
-        settings: settings of the method's parts, by room and name.
-    """
-
-    method: str = "scr+ssd"
-    dataset: str = "digits"
-    stream: str | None = None
-    seed: int = 0
-    tasks: int | None = None
-    classes_per_task: int | None = None
-    images_per_class: int | None = None
-    batch: int | None = None
-    epochs: int = 50
-    class_order: Literal["seed", "fixed"] = "seed"
-    instance_order: Literal["shuffled", "kept"] = "shuffled"
-    image_size: int | None = None
-    skip_damaged: bool = False
-    memory_size: int | None = None
-    memory_bytes: int | str | None = None
-    slots_per_class: int | Literal["auto"] | None = None
-    repeats: int | None = None
-    classes_total: int | None = None
-    average: float | None = None
-    answer_from: Literal["net", "averaged"] | None = None
-    boundary_gap: int = 50
-    codec: str = "float32"
-    keep_originals: bool = False
-    prequential: int = 0
-    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-
-def read_yaml(path: Path) -> Any:
-    try:
-        return yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise InputError(f"{path} is no YAML: {error}") from error
-
-
-def config_of(folder: Path) -> RunConfig:
-    """What the run in this folder was asked for; settings in full."""
-    content = read_yaml(folder / "config.yaml")
-    names = {field.name for field in dataclasses.fields(RunConfig)} - {"settings"}
-    rooms = configurable(find(content["method"]))
-    return RunConfig(
-        **{name: value for name, value in content.items() if name in names},
-        settings={room: own for room, own in content.items() if room in rooms},
-    )
-
-
-def resolved(config: RunConfig) -> RunConfig:
-    """With what follows from the method and the stream filled in."""
-    stream = Scenario.parse(config.stream or find(config.method).stream).name
-    size = DEFAULT_MEMORY_SIZE if config.memory_size is None and config.memory_bytes is None else config.memory_size
-    batch = config.batch or (128 if stream == "iid" else 10)
-    return dataclasses.replace(config, stream=stream, batch=batch, memory_size=size)
-
-
-def learner_settings(config: RunConfig) -> dict[str, dict[str, Any]]:
-    """Of the parts: what was asked for, and on the paper's streams, of what was not, what was published."""
-    if not Scenario.parse(config.stream or find(config.method).stream).published:
-        return config.settings
-    parts = configurable(find(config.method))
-    published = {room: dict(getattr(part, "published", {})) for room, part in parts.items()}
-    rooms = {room: own | config.settings.get(room, {}) for room, own in published.items()}
-    return {room: own for room, own in rooms.items() if own}
-
-
-def differing(text: str, wanted: dict[str, Any]) -> list[str]:
-    """What this run sets otherwise than a config.yaml.
-
-    What an earlier version did not know yet it ran by its default.
-    """
-    try:
-        before = yaml.safe_load(text)
-    except yaml.YAMLError:
-        before = None
-    if not isinstance(before, dict):
-        return ["it cannot be read"]
-    defaults = {field.name: field.default for field in dataclasses.fields(RunConfig)}
-    defaults |= json.loads(json.dumps(method_settings(find(wanted["method"]), {}), default=dataclasses.asdict))
-    complete = _completed(before, defaults, wanted)
-    return [
-        f"{name} is {complete.get(name)}, not {wanted.get(name)}"
-        for name in sorted(complete.keys() | wanted.keys())
-        if complete.get(name) != wanted.get(name)
+    dataset: Annotated[
+        str,
+        Default("digits"),
+        "A name listed by `engram data list`, or a folder with one folder of images per class.",
+    ]
+    image_size: Annotated[
+        Count | None,
+        Default(None),
+        "Pixels per side; the data set's own if not given (a folder's: 32).",
+    ]
+    skip_damaged: Annotated[
+        bool,
+        Default(False),
+        "Leave out image files that cannot be read, instead of stopping.",
     ]
 
 
-def _completed(before: dict[str, Any], defaults: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:
-    """`before`, with the default of each of `names` that it lacks; groups of settings likewise."""
-    complete = before | {name: defaults[name] for name in names.keys() - before.keys() if name in defaults}
-    for name, group in before.items():
-        if all(isinstance(known.get(name), dict) for known in (before, defaults, names)):
-            complete[name] = _completed(group, defaults[name], names[name])
-    return complete
+class EvaluationOptions(TypedDict, total=False):
+    """What is measured besides the accuracy after each task."""
+
+    prequential: Annotated[
+        Natural,
+        Default(0),
+        "Predict one batch in so many before it is learned from (test, then train); 0 for none.",
+    ]
+
+
+class RunOptions(DataOptions, StreamOptions, LearnerOptions, EvaluationOptions, total=False):
+    """All options of a run."""
+
+
+PROTOCOL = (*DataOptions.__annotations__, *StreamOptions.__annotations__, "memory_size", "memory_bytes")
+"""Options that two runs must share to be compared."""
+FILLED_IN = (
+    "tasks",
+    "classes_per_task",
+    "image_size",
+    "slots_per_class",
+    "classes_total",
+    "repeats",
+    "answer_from",
+)
+"""Options that a run fills in from its stream and method if they are not given."""
+NOT_COMPARED = ("seed", "device", "threads", "keep_originals", "prequential")
+"""Options that do not tell one configuration from another: they change nothing that is learned, but for the seed."""
+
+
+@dataclass(frozen=True, init=False)
+class RunConfig:
+    """Everything that decides the result of a run, with defaults filled in.
+
+    Args:
+        method: a name listed by `engram methods`.
+        settings: settings of the method's parts, by role and name; those not given are filled in.
+        options: `RunOptions`, by name.
+    """
+
+    method: str
+    options: RunOptions
+    settings: dict[str, dict[str, Any]]
+
+    def __init__(
+        self,
+        method: str = DEFAULT_METHOD,
+        *,
+        settings: Mapping[str, Settings | None] | None = None,
+        **options: Unpack[RunOptions],
+    ) -> None:
+        complete = resolve_options(RunOptions, options)
+        scenario = Scenario.parse(complete["stream"] or find_method(method).stream)
+        self._set(method, complete, scenario, _complete_settings(method, settings or {}, scenario))
+
+    def _set(self, method: str, options: RunOptions, scenario: Scenario, settings: dict[str, dict[str, Any]]) -> None:
+        options["stream"], options["batch"] = scenario.name, options["batch"] or default_batch(scenario)
+        for name, value in (("method", method), ("options", options), ("settings", settings)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def scenario(self) -> Scenario:
+        """The kind of its stream."""
+        return Scenario.parse(self.options["stream"] or "strict")
+
+    def replace(
+        self, *, settings: Mapping[str, Settings | None] | None = None, **changes: Unpack[RunOptions]
+    ) -> RunConfig:
+        """Return the same configuration with other settings, or with other values of some options."""
+        options: Any = {**self.options, **changes}
+        return RunConfig(self.method, settings=self.settings if settings is None else settings, **options)
+
+    def filled(self, stream: TaskStream) -> RunConfig:
+        """Return the configuration with everything that follows from the stream filled in."""
+        chosen, scenario = self.options, self.scenario
+        width = max(len(task.classes) for task in stream.tasks)
+        slots = chosen["slots_per_class"]
+        if slots is None:
+            size = chosen["memory_size"] if scenario.bounded else None
+            slots = "auto" if size is None else max(1, size // stream.class_count)
+        return self.replace(
+            tasks=len(stream.tasks) if len(stream.tasks) * width == stream.class_count else chosen["tasks"],
+            classes_per_task=width,
+            image_size=int(stream.dataset.train_x.shape[-1]),
+            slots_per_class=slots,
+            classes_total=chosen["classes_total"] or (stream.class_count if scenario.published else None),
+            repeats=chosen["repeats"] or find_method(self.method).repeats,
+            answer_from=chosen["answer_from"] or ("net" if chosen["average"] is None else "averaged"),
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """Return what tells this configuration from others: all of it but the seed and what changes no result."""
+        known = {name: value for name, value in self.options.items() if name not in NOT_COMPARED}
+        if self.options["answer_from"] != "averaged":
+            known["average"] = None
+        if self.scenario.kind != "iid":
+            known["epochs"] = None
+        return {"method": self.method} | known | {"settings": self.settings}
+
+    def asks_for(self, other: RunConfig) -> bool:
+        """Return whether `other` is this configuration, with what was left open here filled in, and any seed."""
+        mine, theirs = self.identity(), other.identity()
+        open_options = {name for name, value in mine.items() if value is None}
+        if self.scenario.kind == "iid":
+            open_options |= {"tasks", "classes_per_task"}
+        return all(theirs[name] == value for name, value in mine.items() if name not in open_options)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the configuration as plain data."""
+        content = {"method": self.method} | dict(self.options) | {"settings": self.settings}
+        return cast(dict[str, Any], json.loads(json.dumps(content)))
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> RunConfig:
+        """Return the configuration that `to_dict` or a config.yaml gave.
+
+        The method may be one that is not known here, such as that of a plugin: its settings are then taken as they are.
+        """
+        known: Any = {name: value for name, value in content.items() if name in schema_of(RunOptions)}
+        method, roles = str(content["method"]), dict(content.get("settings", {}))
+        if is_method(method):
+            roles |= {role: own for role, own in content.items() if role in configurable(find_method(method))}
+            return cls(method, settings=roles, **known)
+        config, options = cls.__new__(cls), resolve_options(RunOptions, known)
+        config._set(method, options, Scenario.parse(options["stream"] or "strict"), roles)
+        return config
+
+
+def read_yaml(path: Path) -> Any:
+    """Return what a YAML file holds; one that is damaged is refused by name."""
+    try:
+        return yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise InputError(f"{path} is not valid YAML: {error}") from error
+
+
+def config_of(folder: Path) -> RunConfig:
+    """Return the configuration of the run in a folder."""
+    return RunConfig.from_dict(migrate_settings(read_yaml(folder / "config.yaml")))
+
+
+def config_text(config: RunConfig) -> str:
+    """Return the text of a config.yaml."""
+    content = config.to_dict()
+    return yaml.safe_dump(content | content.pop("settings"), sort_keys=False)
+
+
+def differences(text: str, wanted: RunConfig) -> list[str]:
+    """Return in words what a run sets otherwise than a config.yaml says.
+
+    What the file leaves out, as one of an earlier version does, was run by its default. What a run fills in by itself
+    does not differ where the file leaves it open.
+    """
+    try:
+        before = yaml.safe_load(text)
+        if not isinstance(before, dict):
+            return ["it cannot be read"]
+        known = RunConfig.from_dict(migrate_settings(before)).to_dict()
+    except (yaml.YAMLError, InputError, KeyError):
+        return ["it cannot be read"]
+    after = wanted.to_dict()
+    unknown = {name: value for name, value in before.items() if name not in known | known["settings"]}
+    ignored = {"device", "threads"} | {name for name in FILLED_IN if known[name] is None}
+    pairs = _flat_pairs(known | known.pop("settings") | unknown, after | after.pop("settings"))
+    return [f"{name} is {old}, not {new}" for name, old, new in pairs if name not in ignored and old != new]
+
+
+def _flat_pairs(before: Mapping[str, Any], after: Mapping[str, Any], owner: str = "") -> list[tuple[str, Any, Any]]:
+    """Return name, old value and new value of everything that either side sets; names of groups are joined by dots."""
+    pairs = []
+    for name in sorted(before.keys() | after.keys()):
+        old, new = before.get(name), after.get(name)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            pairs += _flat_pairs(old, new, f"{owner}{name}.")
+        else:
+            pairs.append((owner + name, old, new))
+    return pairs
+
+
+def _complete_settings(
+    method: str, given: Mapping[str, Settings | None], scenario: Scenario
+) -> dict[str, dict[str, Any]]:
+    """Return every setting as plain data: the given ones, else on the paper's streams the published ones, else the
+    method's own."""
+    found = find_method(method)
+    published = {
+        role: dict(getattr(part, "published", {})) if scenario.published else {}
+        for role, part in configurable(found).items()
+    }
+    roles = published | {role: published.get(role, {}) | dict(own or {}) for role, own in given.items()}
+    complete = {role: as_plain_data(own) for role, own in method_settings(found, roles).items()}
+    return cast(dict[str, dict[str, Any]], json.loads(json.dumps(complete)))
+
+
+def changed_settings(config: RunConfig) -> dict[str, Any]:
+    """Return the settings, by full name, that differ from those of a run of the same method on the same stream."""
+    known = is_method(config.method)
+    default = (
+        _complete_settings(config.method, {}, config.scenario) if known else {role: {} for role in config.settings}
+    )
+    return {name: new for name, old, new in _flat_pairs(default, config.settings) if old != new}
+
+
+def of_version(config: RunConfig, version: str) -> RunConfig:
+    """Return the configuration as an earlier version ran it, where that differs."""
+    settings = settings_of_version(config.settings, version)
+    return config if settings == config.settings else config.replace(settings=settings)

@@ -1,22 +1,23 @@
-"""The demonstration: what `make run` learns, and why it is set up so.
+"""The configuration of the demonstration that `make run` starts.
 
-16 px, a net of width 12 and a θ of width 32 fit nine runs into about two minutes on two cores. A memory of ten images
-is one a class. A task has some 29 batches, far fewer than the paper's 500, so the queue is 16 (ready at 8) and τ = 2:
-about 14 rounds a task; and new classes count as a new task after 10 batches already. Everything else, the summaries'
-learning rate included, is the paper's default.
+With images of 16 px, a net of width 12 and a θ of width 32, nine runs take about two minutes on two cores. A memory of
+ten images has one image per class. A task has about 29 batches, far fewer than the paper's 500. So the queue holds 16
+images (ready at 8) and τ = 2, which makes about 14 rounds per task, and new classes count as a new task after only 10
+batches. Everything else, including the learning rate of the summaries, is the paper's default.
 """
 
 from __future__ import annotations
 
 from engram.experiment.config import RunConfig
-from engram.methods import find
+from engram.methods import find_method
 
 METHODS = ("scr", "scr+dynamic", "scr+ssd")
 
 
 def demo_config(method: str, seed: int) -> RunConfig:
-    parts = find(method)
-    settings = {"net": {"width": 12}}
+    """Return the configuration of one run of the demonstration."""
+    parts = find_method(method)
+    settings: dict[str, dict[str, int]] = {"net": {"width": 12}}
     if parts.summarize:
         settings |= {"theta": {"width": 32}, "summarize": {"queue": 16, "ready": 8, "interval": 2}}
     return RunConfig(

@@ -1,4 +1,4 @@
-"""What happened in a run, read back from its events.jsonl."""
+"""Read the events of a run from its events.jsonl."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Event = dict[str, Any]
 
 
 def read_events(run: Path) -> list[Event]:
-    """Of a run folder, in order; a line that a crash cut off is passed over."""
+    """Return the events in a run folder, in order. A line that a crash cut off is skipped."""
     file = run / "events.jsonl"
     events = []
     for line in file.read_text().splitlines() if file.is_file() else []:
@@ -23,7 +23,15 @@ def read_events(run: Path) -> list[Event]:
     return events
 
 
-def losses(run: Path) -> list[tuple[int, float, float]]:
-    """Batch, gradient matching and relationship loss of every round; of one that was run twice, the last."""
-    rounds = {event["batch"]: event for event in read_events(run) if event["event"] == "round"}
-    return [(batch, event["gradient_matching"], event["relationship"]) for batch, event in sorted(rounds.items())]
+def loss_terms(event: Event) -> dict[str, float]:
+    """Return the terms of the summarizing loss in a round's event, by name."""
+    return {name: value for name, value in event.items() if name not in ("event", "time", "batch")}
+
+
+def summarizing_losses(run: Path) -> list[tuple[int, dict[str, float]]]:
+    """Return the batch number and the loss terms of every summarizing round, in order.
+
+    A resumed run may have done a round twice; the terms of the last time are returned.
+    """
+    rounds = {event["batch"]: loss_terms(event) for event in read_events(run) if event["event"] == "round"}
+    return sorted(rounds.items())

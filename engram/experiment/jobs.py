@@ -1,4 +1,4 @@
-"""A run as something to be done anywhere, and what whoever starts processes for it needs."""
+"""Runs as jobs that can be executed by any process, and helpers to start processes for them."""
 
 from __future__ import annotations
 
@@ -11,34 +11,57 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import Any
 
 from engram.experiment.config import RunConfig
+from engram.experiment.events import Event
+from engram.experiment.result import RunResult
 from engram.experiment.run import run
+from engram.experiment.save_interval import EVERY_MINUTE, SaveInterval
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run and where it goes."""
+    """One run that can be executed by any process.
+
+    Args:
+        config: configuration of the run.
+        out: folder of the run.
+        resume: continue the run in the folder, if there is one; otherwise the folder must be empty.
+        checkpoint_every: how often to save a checkpoint.
+    """
 
     config: RunConfig
     out: Path
+    resume: bool = True
+    checkpoint_every: SaveInterval = EVERY_MINUTE
 
-    def run(self, should_stop: Callable[[], bool]) -> dict[str, Any]:
-        """Begin, go on, or only read what is finished."""
-        return run(self.config, self.out, resume=True, should_stop=should_stop)
+    def run(
+        self, should_stop: Callable[[], bool] = lambda: False, on_event: Callable[[Event], None] = lambda event: None
+    ) -> RunResult:
+        """Start or continue the run, or read the result if it is finished."""
+        return run(
+            self.config,
+            self.out,
+            resume=self.resume,
+            checkpoint_every=self.checkpoint_every,
+            on_event=on_event,
+            should_stop=should_stop,
+        )
 
 
 def cores() -> int:
-    """Those this process may use."""
+    """Return the number of cores available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
 def interrupts_held_back() -> Iterator[None]:
-    """Processes started inside never get Ctrl-C or SIGTERM, which may go to the whole group; this one gets them
-    afterwards and asks them to stop. (Python's resource tracker, started with the first of them, would let the signals
-    through again: it is started before.)"""
+    """Block Ctrl-C and SIGTERM, so that processes started inside this context never receive them.
+
+    These signals may go to the whole process group. This process receives them after the context, and then asks the
+    others to stop. Python's resource tracker would unblock the signals when it starts, together with the first process;
+    so it is started before.
+    """
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
@@ -48,12 +71,13 @@ def interrupts_held_back() -> Iterator[None]:
 
 
 def leave_with_parent() -> None:
-    """In a process started for jobs: should its starter be killed, it ends too, and the last checkpoints stand.
+    """End this process when its parent process ends. To be called in processes that were started for jobs.
 
-    A pool's own processes would wait for work for ever, deaf to signals.
+    If the parent is killed, the last checkpoints of the jobs remain. Without this, the processes of a pool would wait
+    for work forever, and they ignore signals.
     """
     parent = multiprocessing.parent_process()
-    assert parent is not None, "only for processes that multiprocessing started"
+    assert parent is not None, "this process was not started by multiprocessing"
 
     def wait() -> None:
         parent.join()

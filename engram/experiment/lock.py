@@ -1,4 +1,4 @@
-"""One process a run folder: a lock that ends with the process, however it ends."""
+"""A lock that lets only one process work in a run folder. It is released when the process ends, even by a crash."""
 
 from __future__ import annotations
 
@@ -6,38 +6,39 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from engram.errors import InputError
+from engram.base.errors import InputError
 
 try:
     import fcntl
-except ImportError:  # not a POSIX system: nothing to lock with
+except ImportError:  # not a POSIX system: folders are not locked
     fcntl = None  # type: ignore[assignment]
 
 
 LOCK = "lock"
+"""Name of the lock file in a run folder."""
 
 
 class BusyError(InputError):
-    """Another process works in the folder."""
+    """Raised when another process works in the folder."""
 
 
 @contextmanager
-def only_one(folder: Path) -> Iterator[None]:
-    """While inside, another process that wants the same folder is refused."""
+def exclusive_lock(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, or raise a `BusyError` if another process holds it."""
     with _locked(folder, wait=False):
         yield
 
 
-def require_free(folder: Path) -> None:
-    """Refuse a folder another process works in, before anything costly is done for it."""
+def require_unlocked(folder: Path) -> None:
+    """Raise a `BusyError` if another process works in the folder; to be called before long preparations."""
     if folder.is_dir():
-        with only_one(folder):
+        with exclusive_lock(folder):
             pass
 
 
 @contextmanager
-def in_turn(folder: Path) -> Iterator[None]:
-    """While inside, another process that wants the same folder waits."""
+def waiting_lock(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder; wait for it if another process holds it."""
     with _locked(folder, wait=True):
         yield
 
@@ -49,7 +50,11 @@ def _locked(folder: Path, wait: bool) -> Iterator[None]:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError:
-                raise BusyError(f"another process runs in {folder}: wait for it, or use another folder") from None
+                raise BusyError(
+                    f"another process runs in {folder}: wait until it ends, or use another folder"
+                ) from None
             except OSError as error:
-                raise InputError(f"{folder} cannot be locked ({error}): use a file system that knows flock") from error
+                raise InputError(
+                    f"{folder} cannot be locked ({error}): use a file system that supports flock"
+                ) from error
         yield

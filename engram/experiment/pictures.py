@@ -1,4 +1,4 @@
-"""Pictures of a memory: its images by class, originals above their summaries, and the stream between the two."""
+"""Pictures of a memory: its images by class, and summaries next to the images they come from."""
 
 from __future__ import annotations
 
@@ -12,22 +12,32 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from engram.core import as_float
+from engram.base.batch import as_float
+from engram.base.naming import class_name
 from engram.learner import Learner
 from engram.memory import Store
-from engram.naming import class_name
 from engram.streams import TaskStream
 
 GAP, CAPTION = 4, 12
+"""Pixels between images, and pixels for the name of a class."""
 COLUMNS = 10
+"""Number of slots in a row of a contact sheet."""
 LARGEST_SHEET = 100
-"""Images on one sheet."""
+"""Largest number of slots on a contact sheet."""
 STREAM_CLASSES, STREAM_IMAGES = 10, 8
-"""Rows of a stream sheet, and what each shows of the stream."""
+"""Number of rows of a stream sheet, and number of stream images in each row."""
 
 
 def save_memory(learner: Learner, class_names: Sequence[str], folder: Path) -> None:
-    """Write `contact-sheet.png` and `memory.safetensors` (unclamped values) into `folder`; nothing of no memory."""
+    """Write `contact-sheet.png` and `memory.safetensors` (with unclamped values) into `folder`.
+
+    If the memory is empty, no file is written.
+
+    Args:
+        learner: the learner whose memory is written.
+        class_names: names of the classes, by label.
+        folder: folder to write into.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     memory = learner.memory
     if not memory.size:
@@ -50,7 +60,7 @@ def save_memory(learner: Learner, class_names: Sequence[str], folder: Path) -> N
 
 
 def save_snapshot(learner: Learner, class_names: Sequence[str], folder: Path, task: int) -> None:
-    """Write what the memory looks like after a task."""
+    """Write a contact sheet of the memory after a task, as `task-<number>.png`. An empty memory writes no file."""
     if learner.memory.size:
         folder.mkdir(parents=True, exist_ok=True)
         names = _shown_names(learner, class_names)
@@ -58,7 +68,10 @@ def save_snapshot(learner: Learner, class_names: Sequence[str], folder: Path, ta
 
 
 def save_stream_sheet(learner: Learner, stream: TaskStream, folder: Path) -> None:
-    """Write `stream-sheet.png` of classes whose first image was kept: that, images of the stream, and the summary."""
+    """Write `stream-sheet.png`, which shows for some classes how images of the stream became a summary.
+
+    Only classes with a slot whose original image is kept are shown. If there are none, no file is written.
+    """
     memory = learner.memory
     slots = [slot for slot in range(memory.size) if int(memory.ids[slot]) in memory.originals]
     if not slots:
@@ -75,7 +88,14 @@ def save_stream_sheet(learner: Learner, stream: TaskStream, folder: Path) -> Non
 def stream_sheet(
     memory: Store, names: Sequence[str], arrivals: Mapping[int, Sequence[Tensor]], zoom: int | None = None
 ) -> Image.Image:
-    """A row a slot: on the left the image it began with, then what arrived of its class, on the right what it holds."""
+    """Draw one row per slot: its original image, images of its class from the stream, and the image it holds now.
+
+    Args:
+        memory: the memory; it must keep the originals of these slots.
+        names: names of the classes, by class index.
+        arrivals: images of the stream to show, by slot.
+        zoom: width and height of a drawn pixel; if not given, images are about 48 pixels wide.
+    """
     size = memory.shape[-1]
     zoom = zoom or max(1, round(48 / size))
     side = size * zoom
@@ -94,7 +114,10 @@ def stream_sheet(
 
 
 def _arrivals(stream: TaskStream, label: int, count: int) -> list[Tensor]:
-    """Images of a class, spread evenly over those that arrive after its first, which stands beside them."""
+    """Return up to `count` images of a class, evenly spread over the stream.
+
+    The first image of the class is left out, because the sheet shows it already.
+    """
     indices = np.concatenate([batch for task in stream.tasks for batch in task.batches])
     own = indices[stream.dataset.train_y[indices] == label]
     own = own[1:] if len(own) > 1 else own
@@ -102,25 +125,32 @@ def _arrivals(stream: TaskStream, label: int, count: int) -> list[Tensor]:
 
 
 def _spread(values: Sequence[int], count: int) -> list[int]:
-    """At most `count` of them, evenly from the first to the last."""
+    """Return at most `count` of the values, evenly spread from the first to the last."""
     return [int(values[at]) for at in np.unique(np.linspace(0, len(values) - 1, count).round().astype(int))]
 
 
 def snapshots(run: Path) -> list[tuple[int, Path]]:
-    """The pictures `save_snapshot` wrote of a run, by task."""
+    """Return the pictures that `save_snapshot` wrote in a run folder, each with its task number, in order."""
     found = [(path.stem.removeprefix("task-"), path) for path in (run / "memory").glob("task-*.png")]
     return sorted((int(task), path) for task, path in found if task.isdecimal())
 
 
 def _shown_names(learner: Learner, class_names: Sequence[str]) -> list[str]:
+    """Return the names of the classes, in the order in which the learner saw them first."""
     return [class_name(label, class_names) for label in learner.labels]
 
 
 def contact_sheet(
     memory: Store, names: Sequence[str], limit: int = LARGEST_SHEET, zoom: int | None = None
 ) -> Image.Image:
-    """Slots by class, at most `limit` of them, and then as many of each class as there is room for; a slot whose
-    original is kept shows it above what it holds now."""
+    """Draw the slots of a memory, sorted by class. If the original image of a slot is kept, it is drawn above.
+
+    Args:
+        memory: the memory; it must hold an image.
+        names: names of the classes, by class index.
+        limit: largest number of slots; if there are more, all classes get about the same number.
+        zoom: width and height of a drawn pixel; if not given, images are about 48 pixels wide.
+    """
     slots = _shown_slots(memory.labels[: memory.size], limit)
     size = memory.shape[-1]
     zoom = zoom or max(1, round(48 / size))
@@ -142,7 +172,10 @@ def contact_sheet(
 
 
 def _shown_slots(labels: Tensor, limit: int) -> Tensor:
-    """All slots, or the first of every class, then the second of every class and so on up to `limit`; by class."""
+    """Return at most `limit` slots, sorted by class.
+
+    They are the first slot of every class, then the second of every class, and so on.
+    """
     by_class = labels.argsort(stable=True)
     counts = labels.bincount()
     rank = torch.arange(len(labels)) - (counts.cumsum(0) - counts)[labels[by_class]]
@@ -151,7 +184,12 @@ def _shown_slots(labels: Tensor, limit: int) -> Tensor:
 
 
 def to_image(pixels: Tensor, zoom: int = 1) -> Image.Image:
-    """A picture of one image (C,H,W), values clamped to [0,1]."""
+    """Return a picture of an image.
+
+    Args:
+        pixels: the image (C,H,W); its values are clamped to [0,1].
+        zoom: width and height of a drawn pixel.
+    """
     values = (pixels.clamp(0, 1) * 255).round().to(torch.uint8)
     array = values.expand(3, -1, -1).permute(1, 2, 0).numpy()
     picture = Image.fromarray(array)

@@ -1,36 +1,41 @@
-"""A run's events for TensorBoard: accuracies and losses as scalars, the memory as an image, the settings as hparams."""
+"""Write the events of a run for TensorBoard: accuracies and losses, pictures of the memory, and the settings."""
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from engram.errors import InputError
+from engram.base.errors import InputError
 from engram.experiment.config import RunConfig
-from engram.experiment.events import Event
+from engram.experiment.events import Event, loss_terms
 from engram.experiment.pictures import snapshots
 
 FOLDER = "tensorboard"
 
 
 class TensorBoardLog:
-    """Hears the events of one run and writes them into its folder."""
+    """Writes the events of one run into its folder: scalars, images and hparams. Call it with each event.
+
+    Args:
+        config: configuration of the run.
+        run: folder of the run.
+    """
 
     def __init__(self, config: RunConfig, run: Path) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise InputError("TensorBoard is not installed: pip install tensorboard") from error
+            raise InputError("TensorBoard is not installed: install it with `pip install tensorboard`") from error
         self.config, self.run = config, run
         self.batch = 0
         self._new_writer = SummaryWriter
         self._writer: Any = None
 
     def __call__(self, event: Event) -> None:
+        """Write one event."""
         kind = event["event"]
         if kind == "start":
             self.batch = event["done"]
@@ -39,8 +44,8 @@ class TensorBoardLog:
         elif kind == "batch":
             self.batch += 1
         elif kind == "round":
-            for name in ("gradient_matching", "relationship"):
-                self._writer.add_scalar(f"summarizing/{name}", event[name], event["batch"])
+            for name, value in loss_terms(event).items():
+                self._writer.add_scalar(f"summarizing/{name}", value, event["batch"])
         elif kind == "task":
             self._task(event)
         elif kind == "end":
@@ -58,9 +63,9 @@ class TensorBoardLog:
         self._writer.flush()
 
     def _end(self, event: Event) -> None:
-        chosen = dataclasses.asdict(self.config)
-        rooms = chosen.pop("settings")
-        chosen |= {f"{room}.{name}": value for room, own in rooms.items() for name, value in own.items()}
+        chosen = self.config.to_dict()
+        roles = chosen.pop("settings")
+        chosen |= {f"{role}.{name}": value for role, own in roles.items() for name, value in own.items()}
         facts = {
             name: value if isinstance(value, int | float | bool | str) else str(value) for name, value in chosen.items()
         }
@@ -68,6 +73,6 @@ class TensorBoardLog:
         self._writer.add_hparams(facts, measured, run_name=".")
 
     def close(self) -> None:
-        """Write what is still held back."""
+        """Write everything that is not written yet, and close the files."""
         if self._writer is not None:
             self._writer.close()

@@ -1,28 +1,27 @@
-"""The slot store, its codecs and the policies that fill it."""
+"""The slot store, its limit and codecs, the policies that fill it, and memories that travel."""
 
-from engram.memory.aser import ShapleyMemory
-from engram.memory.codec import Codec, Compressed, Float32, Uint8, parse_codec
-from engram.memory.dynamic import Dynamic
+from engram.memory.budget import ByteLimit, Limit, SlotLimit
+from engram.memory.codecs import Codec, Compressed, Float32, Uint8, parse_codec
 from engram.memory.exported import ExportedMemory, exported_from
-from engram.memory.gss import GradientSelection
-from engram.memory.none import NoMemory
-from engram.memory.reservoir import Reservoir, draw_priority
-from engram.memory.store import Store, limited_store
+from engram.memory.policies import Dynamic, GradientSelection, NoMemory, Reservoir, ShapleyMemory
+from engram.memory.store import Store, make_store
 
 __all__ = [
+    "ByteLimit",
     "Codec",
     "Compressed",
     "Dynamic",
     "ExportedMemory",
     "Float32",
     "GradientSelection",
+    "Limit",
     "NoMemory",
     "Reservoir",
     "ShapleyMemory",
+    "SlotLimit",
     "Store",
     "Uint8",
-    "draw_priority",
     "exported_from",
-    "limited_store",
+    "make_store",
     "parse_codec",
 ]

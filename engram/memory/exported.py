@@ -1,6 +1,6 @@
-"""A memory on its way: pictures to look at, a table of labels, and the exact values.
+"""A memory outside a learner: pictures to look at, a table of labels, and the exact values.
 
-A folder holds one PNG an image (values clamped), `labels.csv` and `memory.safetensors`, which alone is read again.
+A folder holds one PNG per image (values clamped), `labels.csv` and `memory.safetensors`. Only the last is read again.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from engram.errors import InputError
-from engram.memory.codec import Codec, parse_codec, to_bytes
+from engram.base.errors import InputError
+from engram.base.naming import class_name
+from engram.base.validation import Label, check_labels, require_shape
+from engram.memory.codecs import Codec, parse_codec, to_bytes
 from engram.memory.store import Store
-from engram.naming import class_name
-from engram.validation import Label, check_labels, require_shape
 
 FORMAT = "1"
 FILE = "memory.safetensors"
@@ -35,16 +35,16 @@ LARGEST = 1 << 32
 
 @dataclass(frozen=True, eq=False)
 class ExportedMemory:
-    """What a memory holds.
+    """The content of a memory.
 
     Args:
         images: (N,C,H,W) float32; summaries may leave [0,1].
-        labels: one an image, all int or all str.
-        claimed: whether an image stood in a slot its class owns.
-        summary: whether summarizing had changed it.
-        seen: images of the stream the memory was taken from.
-        codec: that of a memory which stored them compressed, where encoding them again would change them.
-        records: the images as that codec had encoded them.
+        labels: one label per image, all int or all str.
+        claimed: whether each image was in a slot that its class owns.
+        summary: whether summarizing had changed each image.
+        seen: number of stream images that the memory had been offered.
+        codec: name of the codec, if the images were stored compressed, so that encoding them again would change them.
+        records: the images as that codec encoded them.
     """
 
     images: Tensor
@@ -78,11 +78,16 @@ class ExportedMemory:
         return len(self.labels)
 
     def encoded(self, codec: Codec) -> list[Tensor]:
-        """The images as records of this codec: as they were stored, where that was by the same."""
+        """Return the images as records of a codec; the stored records if they are of the same codec."""
         return list(self.records) if self.codec == codec.name else codec.encode(self.images)
 
     def write(self, folder: str | Path, names: Sequence[str] = ()) -> None:
-        """Into a new folder, which is there as a whole or not at all. `names` are those of numbered classes."""
+        """Write a new folder, as a whole or not at all.
+
+        Args:
+            folder: path of the folder; it must not exist.
+            names: names of the classes, if labels are numbers.
+        """
         folder = Path(folder)
         if folder.exists():
             raise InputError(f"{folder} exists already: choose another folder")
@@ -118,7 +123,7 @@ class ExportedMemory:
 
     @classmethod
     def read(cls, folder: str | Path) -> ExportedMemory:
-        """What `write` wrote there."""
+        """Return the memory that `write` wrote to a folder."""
         path = Path(folder) / FILE
         if not path.is_file():
             raise InputError(f"{folder} holds no exported memory: {FILE} is not there")
@@ -144,7 +149,7 @@ class ExportedMemory:
 
 
 def exported_from(memory: Store, labels: Sequence[Label]) -> ExportedMemory:
-    """What a store holds; `labels` are those of its numbered classes."""
+    """Return the content of a store; `labels` are the labels of its classes by index."""
     if not memory.size:
         raise InputError("the memory is empty: there is nothing to export")
     batch = memory.read(memory.filled())

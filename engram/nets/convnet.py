@@ -6,28 +6,34 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engram.core import SummarizingNet
-from engram.errors import InputError
-from engram.heads import GrowingLinear
+from engram.base.errors import InputError
+from engram.base.heads import GrowingLinear
+from engram.base.interfaces import SummarizingNet
+from engram.base.settings import Count
 from engram.nets.pooling import halve
 
 
 class ConvNet(SummarizingNet):
-    """Features: 2048 / 8192 / 12800 at 32 / 64 / 84 px for `width` 128. The head starts without classes and grows.
+    """The summarizing net θ.
 
-    Its instance norms are group norms with one channel a group: the same arithmetic, and half the time of
-    `nn.InstanceNorm2d` in the double backward of summarizing.
+    With `width` 128, images of 32 / 64 / 84 px have 2048 / 8192 / 12800 features. The head starts without classes and
+    grows when new classes come.
+
+    Instance norm is computed as group norm with one channel per group. The result is the same, but the double backward
+    pass of summarizing takes half the time that it takes with `nn.InstanceNorm2d`.
 
     Args:
-        channels: channels of the images.
+        channels: number of channels of the images.
         size: height and width of the images.
-        width: channels of each convolution.
+        width: number of channels of each convolution.
         depth: number of blocks.
     """
 
-    def __init__(self, channels: int, size: int, width: int = 128, depth: int = 3) -> None:
+    def __init__(self, channels: int, size: int, width: Count = 128, depth: Count = 3) -> None:
         if size >> depth < 1:
-            raise InputError(f"depth {depth} halves images of {size} px to nothing: choose a smaller depth")
+            raise InputError(
+                f"depth {depth} is too large for images of {size} px, which each block halves: choose a smaller depth"
+            )
         super().__init__()
         inputs = [channels] + [width] * (depth - 1)
         self.convolutions = nn.ModuleList(nn.Conv2d(i, width, 3, padding=1) for i in inputs)

@@ -1,1 +1,1 @@
-"""The paper's evaluation: every table and figure as a plan of runs, and how to show what came of it."""
+"""The paper's evaluation: the runs that each table and figure needs, and how their results are shown."""

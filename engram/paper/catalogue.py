@@ -1,12 +1,12 @@
-"""Every table and figure of the paper, as data: which rows, which columns, which of its figures stand beside ours."""
+"""Every table and figure of the paper as data: its rows, its columns, and the paper's figures to show beside ours."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from engram.errors import InputError
-from engram.naming import suggest
+from engram.base.errors import InputError
+from engram.base.naming import suggest
 from engram.paper.grid import Cell, Column, Grid, Row, SliceGrid
 from engram.paper.scales import Scale
 from engram.paper.targets import Targets
@@ -20,16 +20,16 @@ Plot = Literal["bars", "memory-size", "setting", "cost", "loss", "pictures"]
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table or figure.
+    """A table or figure of the paper.
 
     Args:
-        title: what it shows.
-        grid: rows and columns.
-        targets: the paper's figures of this table, if it gives them as numbers.
-        measures: what of each result is shown, by the paper's short name.
-        plot: how it is drawn.
-        seeds: of each cell, where they are fewer than the scale's.
-        small_seeds: the same at the small scale.
+        title: what the table or figure shows.
+        grid: rows and columns of the table.
+        targets: the paper's figures for this table, if it gives them as numbers.
+        measures: measures to show of each result, by the paper's short names.
+        plot: kind of plot to draw.
+        seeds: number of seeds of each cell, if fewer than the scale's.
+        small_seeds: number of seeds of each cell at the small scale, if fewer than the scale's.
     """
 
     title: str
@@ -41,16 +41,18 @@ class Experiment:
     small_seeds: int | None = None
 
     def cells(self, scale: Scale) -> list[Cell]:
+        """Return the cells of the table at a scale."""
         return self.grid.cells(scale)
 
     def seeds_at(self, scale: Scale) -> int:
+        """Return the number of seeds of each cell at a scale."""
         fewer = self.small_seeds if scale.name == "small" else None
         return min(scale.seeds, fewer or self.seeds or scale.seeds)
 
 
 SHUFFLED = ("fine-tune", "ewc++", "lwf", "a-gem", "er", "mir", "gss", "aser", "dvc", "rar")
-"""Methods published on batches plainly shuffled within a task; the others, and whatever is joined with SSD, take one
-image of each class in a batch."""
+"""Methods published with images shuffled within each task. All other methods, and all combinations with SSD, take
+batches with one image of each class."""
 
 
 def _rows(*methods: str) -> tuple[Row, ...]:
@@ -67,8 +69,8 @@ def _columns(*slots: int, dataset: str = CIFAR) -> tuple[Column, ...]:
     return tuple(Column(dataset, count) for count in slots)
 
 
-def _over(room: str, name: str, *values: float, slots: tuple[int, ...] = (1,)) -> tuple[Column, ...]:
-    return tuple(Column(CIFAR, count, (room, name, value)) for count in slots for value in values)
+def _over(role: str, name: str, *values: float, slots: tuple[int, ...] = (1,)) -> tuple[Column, ...]:
+    return tuple(Column(CIFAR, count, (role, name, value)) for count in slots for value in values)
 
 
 _GRADIENTS_ONLY = Row("scr+dynamic+summarizing", "scr+ssd", {"summarize": {"gamma": 0.0, "theta_past_images": 0}})
@@ -125,7 +127,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         measures=("acc", "forgetting"),
     ),
     "slices": Experiment(
-        "Classes distilled together, and in groups apart",
+        "Classes distilled together or in separate groups",
         SliceGrid(groups=(1, 2, 5, 10)),
         Targets("table_slices"),
     ),
@@ -136,7 +138,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         plot="memory-size",
     ),
     "cost": Experiment(
-        "Seconds of a run, and accuracy",
+        "Seconds per run, and accuracy",
         Grid((*_with_and_without_ssd("er", "dvc", "scr"), *_rows("rar-s")), _columns(*SLOTS)),
         Targets("table_baselines"),
         measures=("acc", "seconds"),
@@ -154,7 +156,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         plot="setting",
     ),
     "queue": Experiment(
-        "Real images of each class kept for summarizing",
+        "Real images per class kept for summarizing",
         Grid((_SSD,), _over("summarize", "queue", 16, 32, 64, 128, slots=SLOTS)),
         plot="setting",
     ),
@@ -165,18 +167,18 @@ EXPERIMENTS: dict[str, Experiment] = {
         plot="loss",
     ),
     "pictures": Experiment(
-        "First images of classes, what the stream brought, and their summaries",
+        "First images of classes, images of the stream, and summaries",
         Grid((_SSD,), _columns(1), keep_originals=True),
         plot="pictures",
         seeds=1,
     ),
     "controls": Experiment(
-        "What scr makes of more images and of more steps",
+        "scr with more images or with more steps",
         Grid(
             (
                 *_rows("scr", "scr+ssd"),
                 Row("scr, image bytes of scr+ssd", "scr", bytes_of_ssd=True),
-                Row("scr, two steps a batch", "scr", repeats=2),
+                Row("scr, two steps per batch", "scr", repeats=2),
             ),
             _columns(*SLOTS),
             reference="scr",
@@ -189,6 +191,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def find_experiment(name: str) -> Experiment:
+    """Return the table or figure of this name; an unknown name raises an InputError."""
     if name not in EXPERIMENTS:
         raise InputError(f"unknown table or figure {name!r}{suggest(name, list(EXPERIMENTS))}")
     return EXPERIMENTS[name]

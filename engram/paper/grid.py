@@ -1,37 +1,49 @@
-"""A table of the paper as rows of methods and columns of streams, and the runs its cells need."""
+"""A table of the paper as rows of methods and columns of streams, and the runs that its cells need."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engram.experiment.config import RunConfig
+from engram.base.settings import Settings, schema_of
+from engram.experiment.config import RunConfig, RunOptions, changed_settings, of_version
 from engram.experiment.jobs import Job
+from engram.experiment.result import RunResult, is_run_result, read_json
 from engram.memory import NoMemory
-from engram.methods import Settings, changed_settings, configurable, find, settings_of
+from engram.methods import configurable, find_method
 from engram.paper.scales import FULL, Protocol, Scale
-from engram.paper.slices import SliceConfig, SliceJob
-from engram.sizes import parse_bytes
+from engram.paper.slices import SliceConfig, SliceJob, SliceResult
 from engram.summarize import StreamSummarizer
 
-Finished = Mapping[str, dict[str, Any]]
-"""Results by the folder of their run, below that of the scale."""
+Finished = Mapping[str, RunResult | SliceResult]
+"""Results by the folder of their run, relative to the folder of the scale."""
 
 AVERAGE = 0.99
-"""Decay of the averaged net that every run is also read by; the tables show the net as trained, as the paper does."""
+"""Decay of the averaged net, which every run also evaluates. The tables show the net as trained, as the paper does."""
 
+EPOCHS: int = schema_of(RunOptions)["epochs"].default
 ASER_ON_MINI_IMAGENET = 3
-"""Images a class it evaluates by, as published; two elsewhere."""
+"""ASER's setting `per_class` on Mini-ImageNet, as published; it is 2 on other data sets."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a table: a method, and what it sets otherwise than the method does."""
+    """A row of a table: a method, and the settings in which it differs from the method's defaults.
+
+    Args:
+        label: name of the row in the table.
+        method: name of the method.
+        settings: changed settings of the method's parts, by role.
+        repeats: training steps on each batch; the method's own if not given.
+        stream: kind of stream.
+        bytes_of_ssd: enlarge the memory by as many images as fit into the bytes of `+ssd`'s queue and working copies.
+        against: label of the row to compare with, paired by seed; the grid's reference if not given.
+        not_on: data sets that the method was not published on; the row has no cell there.
+    """
 
     label: str
     method: str
@@ -39,23 +51,26 @@ class Row:
     repeats: int | None = None
     stream: str = "paper"
     bytes_of_ssd: bool = False
-    """Give it, as images, the bytes of `+ssd`: memory, queue and working copies."""
     against: str | None = None
-    """The row it is compared with, seed by seed; the grid's reference if it names none."""
     not_on: tuple[str, ...] = ()
-    """Data sets it was not published on."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A data set and a number of images a class; in figures over a setting also that setting's value."""
+    """A column of a table: a data set and a memory size, and in some figures the value of a setting.
+
+    Args:
+        dataset: the paper's name of the data set.
+        slots: images per class that the memory holds.
+        setting: role, name and value of the setting that the figure varies, if it varies one.
+    """
 
     dataset: str
     slots: int
     setting: tuple[str, str, Any] | None = None
-    """Room, name and value."""
 
     def label(self, scale: Scale) -> str:
+        """Return the name of the column in the table at a scale."""
         protocol = scale.protocols[self.dataset]
         varied = f", {self.setting[1]} {self.setting[2]}" if self.setting else ""
         return f"{protocol.dataset} K={self.slots * protocol.classes}{varied}"
@@ -63,56 +78,84 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """Where runs of one configuration stand in a table; the runs differ in their seed."""
+    """A cell of a table, with the configuration of its runs; the runs differ only in their seed.
+
+    Args:
+        row: label of the row.
+        column: label of the column.
+        config: configuration of the runs.
+        departures: differences from what the paper runs, in words.
+        key: the paper's data set and number of images per class, to look up the paper's figure.
+        against: label of the row in the same column to compare with.
+    """
 
     row: str
     column: str
     config: RunConfig | SliceConfig
     departures: tuple[str, ...] = ()
-    """From what the paper runs, in words."""
     key: tuple[str, int] = ("", 0)
-    """The paper's data set and images a class."""
     against: str | None = None
-    """The row it is compared with, in the same column."""
+
+    def on(self, device: str) -> Cell:
+        """Return the same cell with runs on another device; slices always run on the CPU."""
+        if isinstance(self.config, SliceConfig):
+            return self
+        return dataclasses.replace(self, config=self.config.replace(device=device))
 
     @property
     def shuffled(self) -> bool:
-        """Whether its stream is the paper's plainly shuffled one."""
-        return isinstance(self.config, RunConfig) and self.config.stream == "paper-shuffled"
+        """Whether the images of its stream are shuffled within each task."""
+        return isinstance(self.config, RunConfig) and self.config.options["stream"] == "paper-shuffled"
 
     def job(self, seed: int, root: Path) -> Job | SliceJob:
-        """The run of a seed, below the folder of the scale: the same cell of two tables is one run."""
+        """Return the run of this cell with a seed. Cells of the same configuration in two tables share their runs.
+
+        Args:
+            seed: seed of the run.
+            root: folder of the scale, which holds the folders of all runs.
+        """
         out = root / self.folder(seed)
         if isinstance(self.config, SliceConfig):
             return SliceJob(dataclasses.replace(self.config, seed=seed), out)
-        return Job(dataclasses.replace(self.config, seed=seed), out)
+        return Job(self.config.replace(seed=seed), out)
 
-    def results(self, finished: Finished, seeds: int) -> dict[int, dict[str, Any]]:
-        """Those of this configuration, by seed."""
+    @property
+    def dataset(self) -> str:
+        """Name of the data set that the runs use."""
+        return self.config.dataset if isinstance(self.config, SliceConfig) else self.config.options["dataset"]
+
+    def results(self, finished: Finished, seeds: int) -> dict[int, Any]:
+        """Return the finished results of this configuration by seed, for seeds below `seeds`."""
         found = {seed: finished.get(self.folder(seed).as_posix()) for seed in range(seeds)}
         return {seed: result for seed, result in found.items() if result and _is_of(self.config, result)}
 
     def folder(self, seed: int) -> Path:
+        """Return the folder of the run with a seed, relative to the folder of the scale."""
         config = self.config
         if isinstance(config, SliceConfig):
             return Path(config.dataset) / f"slices-{config.groups}x" / f"seed-{seed}"
-        size = f"k{config.memory_size}" if config.memory_bytes is None else f"{config.memory_bytes}"
-        changed = [
-            f"{room}.{name}={value}"
-            for room, settings in sorted(config.settings.items())
-            for name, value in sorted(settings.items())
-        ]
-        if config.repeats is not None:
-            changed.append(f"x{config.repeats}")
-        if config.keep_originals:
+        chosen = config.options
+        limit = chosen["memory_bytes"]
+        size = f"k{chosen['memory_size']}" if limit is None else f"{limit}"
+        changed = [f"{name}={value}" for name, value in changed_settings(config).items()]
+        if chosen["repeats"] is not None:
+            changed.append(f"x{chosen['repeats']}")
+        if chosen["keep_originals"]:
             changed.append("originals")
         slug = re.sub(r"[^\w.+=()-]", "_", "-".join([config.method, size, *changed]))
-        return Path(config.dataset) / slug / f"seed-{seed}"
+        return Path(self.dataset) / slug / f"seed-{seed}"
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Rows and columns. `reference` is the row that others are compared with, if they name none themselves."""
+    """Rows and columns of a table of runs.
+
+    Args:
+        rows: rows of the table.
+        columns: columns of the table.
+        reference: label of the row that other rows are compared with, unless they name another.
+        keep_originals: keep the first images of classes, to be shown beside their summaries.
+    """
 
     rows: tuple[Row, ...]
     columns: tuple[Column, ...]
@@ -120,11 +163,11 @@ class Grid:
     keep_originals: bool = False
 
     def cells(self, scale: Scale) -> list[Cell]:
-        """A method without a memory stands in the first column of a data set alone."""
+        """Return the cells at a scale. A method without a memory is shown only at the smallest memory of a data set."""
         made = []
         for row in self.rows:
             for column in self.columns_at(scale):
-                memoryless = find(row.method).policy is NoMemory
+                memoryless = find_method(row.method).policy is NoMemory
                 if memoryless and column.slots != min(self._slots(column.dataset)):
                     continue
                 if column.dataset in row.not_on:
@@ -133,6 +176,7 @@ class Grid:
         return made
 
     def columns_at(self, scale: Scale) -> list[Column]:
+        """Return the columns that a scale has, in the paper's order."""
         return [
             column
             for column in self.columns
@@ -140,7 +184,7 @@ class Grid:
         ]
 
     def labels(self, scale: Scale) -> tuple[str, ...]:
-        """Of the columns, in the paper's order."""
+        """Return the labels of the columns at a scale, in the paper's order."""
         return tuple(dict.fromkeys(column.label(scale) for column in self.columns_at(scale)))
 
     def _slots(self, dataset: str) -> list[int]:
@@ -149,13 +193,13 @@ class Grid:
     def _cell(self, row: Row, column: Column, scale: Scale) -> Cell:
         protocol = scale.protocols[column.dataset]
         settings, departures = _settings(row, column, protocol)
-        repeats = row.repeats or find(row.method).repeats
+        repeats = row.repeats or find_method(row.method).repeats
         if repeats > 2 and scale.fewer_repeats > 1:
             departures.append(f"{-(-repeats // scale.fewer_repeats)} repeats instead of {repeats}")
             repeats = -(-repeats // scale.fewer_repeats)
-        iid = find(row.method).stream == "iid"
-        if iid and scale.epochs != RunConfig.epochs:
-            departures.append(f"{scale.epochs} epochs instead of {RunConfig.epochs}, batches of {scale.iid_batch}")
+        iid = find_method(row.method).stream == "iid"
+        if iid and scale.epochs != EPOCHS:
+            departures.append(f"{scale.epochs} epochs instead of {EPOCHS}, batches of {scale.iid_batch}")
         memory_size = column.slots * protocol.classes
         if row.bytes_of_ssd:
             memory_size += _images_beside_the_memory(column.slots, protocol)
@@ -167,13 +211,13 @@ class Grid:
             classes_per_task=protocol.classes_per_task,
             batch=scale.iid_batch if iid else None,
             images_per_class=protocol.images_per_class,
-            epochs=scale.epochs if iid else RunConfig.epochs,
+            epochs=scale.epochs if iid else EPOCHS,
             memory_size=memory_size,
-            repeats=repeats if repeats != find(row.method).repeats else None,
+            repeats=repeats if repeats != find_method(row.method).repeats else None,
             average=AVERAGE,
             answer_from="net",
             keep_originals=self.keep_originals,
-            settings=changed_settings(find(row.method), settings),
+            settings=settings,
         )
         return Cell(
             row.label,
@@ -187,21 +231,26 @@ class Grid:
 
 @dataclass(frozen=True)
 class SliceGrid:
-    """The slices table: one row a number of groups that the classes are distilled in."""
+    """The slices table: one row for each number of groups that the classes are split into.
+
+    Args:
+        groups: numbers of groups; the first row is the reference of the others.
+    """
 
     groups: tuple[int, ...]
 
     def labels(self, scale: Scale) -> tuple[str, ...]:
+        """Return the label of the only column."""
         return (f"{scale.protocols['cifar100'].dataset}, {scale.slices.classes} classes",)
 
     def cells(self, scale: Scale) -> list[Cell]:
-        """Rows are named as in the paper, where the groups share out a hundred classes."""
+        """Return the cells at a scale. Rows are named as in the paper, where the groups divide a hundred classes."""
         protocol, slices = scale.protocols["cifar100"], scale.slices
         departures = [
             f"{ours} {what} instead of {theirs}"
             for ours, theirs, what in (
                 (slices.classes, FULL.slices.classes, "classes"),
-                (slices.images_per_class, FULL.slices.images_per_class, "distilled images a class"),
+                (slices.images_per_class, FULL.slices.images_per_class, "distilled images per class"),
                 (slices.steps, FULL.slices.steps, "steps of distilling"),
                 (slices.training_steps, FULL.slices.training_steps, "training steps"),
             )
@@ -233,55 +282,56 @@ class SliceGrid:
 
 
 def departures_of(cells: Sequence[Cell]) -> list[str]:
-    """Row by row, and of which data sets where they are not of all its cells."""
-    said = []
+    """Return the departures from the paper, row by row, with their data sets if not all cells of the row have them."""
+    lines = []
     for row in dict.fromkeys(cell.row for cell in cells):
-        own = [cell for cell in cells if cell.row == row]
-        for departure in dict.fromkeys(departure for cell in own for departure in cell.departures):
-            departing = [cell for cell in own if departure in cell.departures]
-            datasets = ", ".join(dict.fromkeys(cell.config.dataset for cell in departing))
-            said.append(f"{row}{f' on {datasets}' if len(departing) < len(own) else ''}: {departure}")
-    return said
+        row_cells = [cell for cell in cells if cell.row == row]
+        for departure in dict.fromkeys(departure for cell in row_cells for departure in cell.departures):
+            departing = [cell for cell in row_cells if departure in cell.departures]
+            datasets = ", ".join(dict.fromkeys(cell.dataset for cell in departing))
+            lines.append(f"{row}{f' on {datasets}' if len(departing) < len(row_cells) else ''}: {departure}")
+    return lines
 
 
-def finished_below(root: Path) -> dict[str, dict[str, Any]]:
+def finished_below(root: Path) -> dict[str, RunResult | SliceResult]:
+    """Return all results below the folder of a scale, by the folder of their run."""
     files = sorted(root.glob("*/*/seed-*/result.json"))
-    return {file.parent.relative_to(root).as_posix(): json.loads(file.read_text()) for file in files}
+    return {file.parent.relative_to(root).as_posix(): read_any_result(read_json(file), str(file)) for file in files}
 
 
-def _is_of(config: RunConfig | SliceConfig, result: Mapping[str, Any]) -> bool:
-    """Whether the result is of this configuration, as far as it says; the seed apart, and what `run` fills in (an iid
-    stream has a single task, whatever it was cut from). A result calls the limit of its memory `memory_budget`."""
-    chosen = {name: value for name, value in vars(config).items() if value is not None}
-    if "memory_bytes" in chosen:
-        chosen["memory_budget"] = parse_bytes(chosen.pop("memory_bytes"))
-    said = chosen.keys() & result.keys() - {"seed", "prequential"} - (
-        {"tasks"} if result.get("stream") == "iid" else set()
-    )
-    return all(json.loads(json.dumps(chosen[name])) == result[name] for name in said)
+def read_any_result(content: Any, source: str) -> RunResult | SliceResult:
+    """Return the result of a run or of a slice job, given as plain data."""
+    return RunResult.from_dict(content, source) if is_run_result(content) else SliceResult.from_dict(content)
+
+
+def _is_of(config: RunConfig | SliceConfig, result: RunResult | SliceResult) -> bool:
+    """Return whether a result has this configuration, apart from the seed, as the version that ran it understood it."""
+    if isinstance(config, RunConfig):
+        return isinstance(result, RunResult) and of_version(config, result.version).asks_for(result.config)
+    return isinstance(result, SliceResult) and dataclasses.replace(result.config, seed=config.seed) == config
 
 
 def _settings(row: Row, column: Column, protocol: Protocol) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Settings of the cell, and those among them that depart from the paper's."""
-    parts = configurable(find(row.method))
-    settings: dict[str, dict[str, Any]] = {room: dict(own) for room, own in row.settings.items()}
+    """Return the settings of a cell, and in words those that depart from the paper's."""
+    parts = configurable(find_method(row.method))
+    settings: dict[str, dict[str, Any]] = {role: dict(own) for role, own in row.settings.items()}
     departures = []
-    for room, changes in {**protocol.shared, "summarize": protocol.summarize}.items():
-        if room in parts and changes:
-            settings[room] = dict(changes) | settings.get(room, {})
+    for role, changes in {**protocol.shared, "summarize": protocol.summarize}.items():
+        if role in parts and changes:
+            settings[role] = dict(changes) | settings.get(role, {})
             varied = column.setting[:2] if column.setting else None
-            departures += [f"{room}.{name} {value}" for name, value in changes.items() if (room, name) != varied]
+            departures += [f"{role}.{name} {value}" for name, value in changes.items() if (role, name) != varied]
     if column.setting and column.setting[0] in parts:
-        room, name, value = column.setting
-        settings.setdefault(room, {})[name] = value
+        role, name, value = column.setting
+        settings.setdefault(role, {})[name] = value
     if column.dataset == "mini-imagenet":
-        for room in ("policy", "retrieval"):
-            if "per_class" in settings_of(parts[room]):
-                settings.setdefault(room, {})["per_class"] = ASER_ON_MINI_IMAGENET
+        for role in ("policy", "retrieval"):
+            if "per_class" in schema_of(parts[role]):
+                settings.setdefault(role, {})["per_class"] = ASER_ON_MINI_IMAGENET
     return settings, departures
 
 
 def _images_beside_the_memory(slots: int, protocol: Protocol) -> int:
-    """What the queue (a byte a value) and the working copies (image and momentum) take, in images of float32."""
-    queue: int = {**settings_of(StreamSummarizer), **protocol.summarize}["queue"]
+    """Return the bytes of queue (uint8) and working copies (image and momentum) as a number of float32 images."""
+    queue: int = protocol.summarize.get("queue", schema_of(StreamSummarizer)["queue"].default)
     return protocol.classes_per_task * queue // 4 + 2 * protocol.classes_per_task * slots

@@ -1,44 +1,54 @@
-"""What came of a table's runs: means with intervals, differences seed by seed, the paper's figures beside; and what is
-missing."""
+"""The results of a table: means with intervals, differences paired by seed, the paper's figures, and missing runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from engram.experiment.config import RunConfig
-from engram.experiment.metrics import Interval, warning_of_few
+from engram.evaluation.metrics import Interval, warning_of_few
+from engram.experiment.config import RunConfig, of_version
+from engram.experiment.result import RunResult
 from engram.paper.catalogue import Experiment
 from engram.paper.grid import Cell, Finished, departures_of
 from engram.paper.scales import FULL, Protocol, Scale
+from engram.paper.slices import SliceResult
 from engram.paper.targets import Target
-from engram.report.tables import Result
 
-MEASURES: dict[str, tuple[str, Callable[[Result], float]]] = {
-    "acc": ("end accuracy %", lambda result: float(result["average_end_accuracy"])),
-    "forgetting": ("forgetting %, all tasks", lambda result: float(result["average_forgetting_all_tasks"])),
-    "seconds": ("seconds", lambda result: float(result["seconds"]["total"])),
+Result = RunResult | SliceResult
+
+MEASURES: dict[str, tuple[str, Callable[[Any], float]]] = {
+    "acc": ("end accuracy %", lambda result: float(result.average_end_accuracy)),
+    "forgetting": ("forgetting %, all tasks", lambda result: float(result.evaluation.average_forgetting_all_tasks)),
+    "seconds": ("seconds", lambda result: float(result.seconds["total"])),
 }
-"""What can be shown of a result, by the paper's short name: heading and how to find it."""
+"""Measures of a result by the paper's short name: the heading, and a function that reads the value."""
 MOST_COLUMNS = 5
-"""Of a table with fewer rows than columns."""
+"""A table with more columns than this, and with more columns than rows, is shown with rows and columns swapped."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One cell and one measure. `paper` is the paper's figure at its own protocol, not at ours."""
+    """One measure of one cell.
+
+    Args:
+        measured: mean and interval over the finished seeds, or None if no run is finished.
+        seeds: number of finished seeds.
+        wanted: number of seeds that the table needs.
+        paper: the paper's figure, measured with its own protocol, not with ours.
+        difference: difference to the reference row over common seeds.
+    """
 
     measured: Interval | None
     seeds: int
     wanted: int
     paper: Target | None
     difference: Interval | None
-    """To the reference row, over common seeds."""
 
     @property
     def missing(self) -> int:
+        """The number of seeds that are not finished."""
         return self.wanted - self.seeds
 
     def __str__(self) -> str:
@@ -49,7 +59,21 @@ class Entry:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table as far as it has come."""
+    """A table made from the runs that are finished so far.
+
+    Args:
+        name: name of the experiment.
+        title: what the table shows.
+        scale: name of the scale.
+        seeds: number of seeds of each cell.
+        columns: labels of the columns.
+        rows: labels of the rows.
+        entries: entries by row, column and measure; cells that the table does not have are absent.
+        measures: measures that are shown, by the paper's short names.
+        runs: number of runs the whole table needs; cells may share a run.
+        notes: remarks that apply to this table only.
+        results: the results it was made from, by the folder of the run; the table can be made again from them.
+    """
 
     name: str
     title: str
@@ -58,31 +82,28 @@ class PaperTable:
     columns: tuple[str, ...]
     rows: tuple[str, ...]
     entries: dict[tuple[str, str, str], Entry]
-    """By row, column and measure; a cell the table does not have is absent."""
     measures: tuple[str, ...]
     runs: int
-    """That the whole table is made from; cells may share one."""
     notes: tuple[str, ...]
-    """What is particular to this table."""
     results: dict[str, Result]
-    """All that it was made from, by the folder of the run: whoever has these can make it again."""
 
     @property
     def missing(self) -> int:
-        """Runs that are not there."""
+        """The number of runs that are missing."""
         return self.runs - len(self.results)
 
     def remarks(self) -> list[str]:
-        """What a reader must know before believing a figure."""
-        said = ["± is a 95 % t-interval over seeds."]
+        """Return the remarks that a reader needs to judge the figures."""
+        remarks = ["± is a 95 % t-interval over seeds."]
         if self.missing:
-            said.append(f"Partial: {self.missing} of {self.runs} runs are missing.")
+            remarks.append(f"Partial: {self.missing} of {self.runs} runs are missing.")
         shown = [interval for entry in self.entries.values() for interval in (entry.measured, entry.difference)]
         if warning := warning_of_few(interval.count for interval in shown if interval):
-            said.append(warning)
-        return [*said, *self.notes]
+            remarks.append(warning)
+        return [*remarks, *self.notes]
 
     def to_json(self) -> dict[str, Any]:
+        """Return the table, its remarks and its results as plain data."""
         return {
             "name": self.name,
             "title": self.title,
@@ -103,14 +124,15 @@ class PaperTable:
                 for row in self.rows
             ],
             "remarks": self.remarks(),
-            "results": self.results,
+            "results": {folder: result.to_dict() for folder, result in self.results.items()},
         }
 
     def to_markdown(self) -> str:
+        """Return the title, the command that makes the table, and its figures in Markdown."""
         return f"## {self.title}\n\n`engram paper {self.name} --scale {self.scale}`\n\n{self.figures()}\n"
 
     def figures(self) -> str:
-        """One table a measure, in Markdown, and the remarks. A wide table of a few rows has its columns as lines."""
+        """Return one Markdown table per measure, and the remarks. A wide table has its rows and columns swapped."""
         turned = len(self.columns) > max(len(self.rows), MOST_COLUMNS)
         across, down = (self.rows, self.columns) if turned else (self.columns, self.rows)
         blocks = []
@@ -137,7 +159,15 @@ class PaperTable:
 
 
 def gather(name: str, experiment: Experiment, scale: Scale, finished: Finished, seeds: int) -> PaperTable:
-    """The table from what is finished of it."""
+    """Return the table made from the runs of it that are finished.
+
+    Args:
+        name: name of the experiment.
+        experiment: the table or figure.
+        scale: scale of the runs.
+        finished: results by the folder of their run.
+        seeds: number of seeds of each cell.
+    """
     cells = experiment.cells(scale)
     found = {(cell.row, cell.column): cell.results(finished, seeds) for cell in cells}
     entries = {}
@@ -153,6 +183,7 @@ def gather(name: str, experiment: Experiment, scale: Scale, finished: Finished, 
     folders = {cell.folder(0).parent.as_posix() for cell in cells}
     others = [path for path in finished if path not in results and str(PurePosixPath(path).parent) in folders]
     notes = [*_about_comparisons(cells), *_about_data(cells), *_about_protocols(cells, scale)]
+    notes += _about_versions(cells, found)
     if others:
         notes.append(f"Finished but not shown: {len(others)} runs of other seeds (--seeds) or configurations.")
     return PaperTable(
@@ -199,45 +230,58 @@ def _entry_json(entry: Entry) -> dict[str, Any]:
 
 
 def _about_comparisons(cells: Sequence[Cell]) -> list[str]:
-    """What the differences are between."""
+    """Return remarks on which rows are compared, and on the streams they were run on."""
     compared = {cell.row: cell.against for cell in cells if cell.against}
     references = list(dict.fromkeys(compared.values()))
-    said = []
+    remarks = []
     if len(references) == 1:
-        said.append(f"In brackets the difference to {references[0]}, seed by seed.")
+        remarks.append(f"Brackets show the difference to {references[0]}, paired by seed.")
     elif references:
         pairs = ", ".join(f"{row} to {other}" for row, other in compared.items())
-        said.append(f"In brackets the differences, seed by seed: {pairs}.")
+        remarks.append(f"Brackets show differences paired by seed: {pairs}.")
     shuffled = dict.fromkeys(cell.row for cell in cells if cell.shuffled)
     if shuffled:
-        said.append(
-            f"{', '.join(shuffled)}: images plainly shuffled within a task, as published; other streams over tasks "
+        remarks.append(
+            f"{', '.join(shuffled)}: images are shuffled within each task, as published; other streams over tasks "
             "have one image of each class in a batch."
         )
     both = [row for row, other in compared.items() if (row in shuffled) != (other in shuffled)]
     if both:
-        said.append(f"The difference of {', '.join(both)} is also that between these two streams.")
-    return said
+        remarks.append(f"The difference of {', '.join(both)} includes the difference between these two streams.")
+    return remarks
+
+
+def _about_versions(cells: Sequence[Cell], found: Mapping[tuple[str, str], dict[int, Any]]) -> list[str]:
+    """Return a remark on the rows that were run by a version with other defaults."""
+    runs = [(cell, result) for cell in cells for result in found[cell.row, cell.column].values()]
+    earlier = dict.fromkeys(
+        cell.row
+        for cell, result in runs
+        if isinstance(cell.config, RunConfig) and of_version(cell.config, result.version) != cell.config
+    )
+    if not earlier:
+        return []
+    return [f"Run by version 0.1.0, which cropped views differently (docs/method.md): {', '.join(earlier)}."]
 
 
 def _about_data(cells: Sequence[Cell]) -> list[str]:
     if not any(cell.key[0] == "tiny-imagenet" for cell in cells):
         return []
     return [
-        "The paper's figures of Tiny-ImageNet are of images whose pixels were scrambled when they were stored: they "
-        "cannot be compared with ours."
+        "The paper's figures for Tiny-ImageNet come from images whose pixels were scrambled when they were stored: "
+        "they cannot be compared with ours."
     ]
 
 
 def _about_protocols(cells: Sequence[Cell], scale: Scale) -> list[str]:
-    """How what was run differs from what the paper ran."""
+    """Return remarks on how the runs differ from the paper's."""
     if scale is FULL:
         return []
-    said = ["The paper's figures are of its own protocol and ten runs: compare orders, not numbers."]
+    remarks = ["The paper's figures come from its own protocol and ten runs: compare rankings, not numbers."]
     for dataset in dict.fromkeys(cell.key[0] for cell in cells if isinstance(cell.config, RunConfig)):
         ours, papers = scale.protocols[dataset], FULL.protocols[dataset]
-        said.append(f"Here {_length(ours)}; in the paper {_length(papers)}.")
-    return said + [f"Departure: {departure}." for departure in departures_of(cells)]
+        remarks.append(f"Here {_length(ours)}; in the paper {_length(papers)}.")
+    return remarks + [f"Departure: {departure}." for departure in departures_of(cells)]
 
 
 def _length(protocol: Protocol) -> str:

@@ -1,4 +1,4 @@
-"""The plots of the paper's tables and figures, from what was gathered."""
+"""Plots of the paper's tables and figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engram.experiment.events import losses
+from engram.experiment.events import summarizing_losses
 from engram.paper.catalogue import Experiment
 from engram.paper.grid import Column, Grid
 from engram.paper.outcome import MEASURES, Entry, PaperTable
@@ -17,12 +17,20 @@ from engram.paper.scales import Scale
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's, told apart by colour-blind readers too."""
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Colors of Okabe and Ito, which color-blind readers can tell apart."""
 
 
 def draw(table: PaperTable, experiment: Experiment, scale: Scale, root: Path, path: Path) -> bool:
-    """Write the plot to `path`; False if nothing it shows is there yet."""
+    """Write the plot of a table, and return whether there was anything to draw.
+
+    Args:
+        table: the table to draw.
+        experiment: experiment of the table, which says how it is drawn.
+        scale: scale of the runs.
+        root: folder of the scale, which holds the folders of the runs.
+        path: file to write, a PNG.
+    """
     if experiment.plot == "pictures":
         return _pictures(experiment, scale, root, path)
     import matplotlib
@@ -52,8 +60,8 @@ def _bars(axes: Axes, table: PaperTable, experiment: Experiment, scale: Scale, r
         at = [table.columns.index(column) + index * width - 0.4 + width / 2 for column in entries]
         means = [entry.measured.mean for entry in entries.values() if entry.measured]
         spread = [(entry.measured.half_width or 0.0) for entry in entries.values() if entry.measured]
-        again, colour = divmod(index, len(COLOURS))
-        bars = axes.bar(at, means, width, yerr=spread, label=row, capsize=2, color=COLOURS[colour], edgecolor="white")
+        again, color = divmod(index, len(COLORS))
+        bars = axes.bar(at, means, width, yerr=spread, label=row, capsize=2, color=COLORS[color], edgecolor="white")
         for bar in bars:
             bar.set_hatch("//" * again)
         drawn = drawn or bool(entries)
@@ -65,7 +73,7 @@ def _bars(axes: Axes, table: PaperTable, experiment: Experiment, scale: Scale, r
 
 @dataclass(frozen=True)
 class _Line:
-    """A row of the table over some of its columns."""
+    """A line to draw: a row of the table over some of its columns."""
 
     label: str
     row: str
@@ -125,7 +133,7 @@ def _draw_lines(
                 [interval.mean for _, interval in points],
                 yerr=[interval.half_width or 0.0 for _, interval in points],
                 label=line.label,
-                color=COLOURS[index % len(COLOURS)],
+                color=COLORS[index % len(COLORS)],
                 linestyle=style,
                 marker="o",
                 capsize=2,
@@ -144,9 +152,9 @@ def _cost(axes: Axes, table: PaperTable, experiment: Experiment, scale: Scale, r
         if common:
             x = [seconds[column].measured.mean for column in common]  # type: ignore[union-attr]
             y = [accuracy[column].measured.mean for column in common]  # type: ignore[union-attr]
-            axes.plot(x, y, marker="o", linewidth=0.8, label=row, color=COLOURS[index % len(COLOURS)])
+            axes.plot(x, y, marker="o", linewidth=0.8, label=row, color=COLORS[index % len(COLORS)])
             drawn = True
-    axes.set(xlabel="seconds of a run, one thread", ylabel=MEASURES["acc"][0])
+    axes.set(xlabel="seconds per run, one thread", ylabel=MEASURES["acc"][0])
     if drawn:
         axes.legend(fontsize=8, frameon=False)
     return drawn
@@ -155,13 +163,13 @@ def _cost(axes: Axes, table: PaperTable, experiment: Experiment, scale: Scale, r
 def _loss(axes: Axes, table: PaperTable, experiment: Experiment, scale: Scale, root: Path) -> bool:
     drawn = False
     for index, cell in enumerate(experiment.cells(scale)):
-        rounds = losses(root / cell.folder(0))
+        rounds = summarizing_losses(root / cell.folder(0))
         if rounds:
-            batches, matching, relation = zip(*rounds, strict=True)
-            total = [a + b for a, b in zip(matching, relation, strict=True)]
-            axes.plot(batches, total, label=cell.column, color=COLOURS[index % len(COLOURS)])
+            batches, totals = zip(*((batch, sum(terms.values())) for batch, terms in rounds), strict=True)
+            axes.plot(batches, totals, label=cell.column, color=COLORS[index % len(COLORS)])
             drawn = True
-    axes.set(xlabel="batch", ylabel="gradient matching + γ relationship", yscale="log")
+            axes.set_ylabel(" + ".join(rounds[0][1]).replace("_", " "))
+    axes.set(xlabel="batch", yscale="log")
     if drawn:
         axes.legend(fontsize=8, frameon=False)
     return drawn

@@ -1,18 +1,27 @@
-"""How large the paper's experiments are run: as published, on the small protocol, or just to see them work."""
+"""The scales of the paper's experiments: full as published, small with less data, smoke to see that they work."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from engram.methods import Settings
+from engram.base.settings import Settings
 
 ScaleName = Literal["smoke", "small", "full"]
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """A stream, and what of the methods' settings it changes."""
+    """A stream, and the settings of the methods that it changes.
+
+    Args:
+        dataset: name of the data set.
+        tasks: number of tasks.
+        classes_per_task: number of classes of each task.
+        images_per_class: number of training images of each class.
+        summarize: changed settings of the summarizer.
+        shared: changed settings by role, for every method that has a part of this role.
+    """
 
     dataset: str
     tasks: int
@@ -20,16 +29,23 @@ class Protocol:
     images_per_class: int
     summarize: Settings = field(default_factory=dict)
     shared: dict[str, Settings] = field(default_factory=dict)
-    """Settings of any method that has such a part."""
 
     @property
     def classes(self) -> int:
+        """The number of classes of the whole stream."""
         return self.tasks * self.classes_per_task
 
 
 @dataclass(frozen=True)
 class SliceScale:
-    """Classes, distilled images of each, steps of distilling a group and of training the net that is tested."""
+    """The size of the slices table.
+
+    Args:
+        classes: number of classes.
+        images_per_class: distilled images of each class.
+        steps: distilling steps of each group.
+        training_steps: training steps of the net that is tested.
+    """
 
     classes: int
     images_per_class: int
@@ -39,15 +55,17 @@ class SliceScale:
 
 @dataclass(frozen=True)
 class Scale:
-    """Args:
-    name: what it is called.
-    seeds: of each cell.
-    protocols: by data set of the paper; a data set that is missing is left out.
-    slots: images a class the memory may hold; a data set's columns beyond them are left out.
-    fewer_repeats: training steps on a stream batch are divided by this, where they are more than two.
-    epochs: of an iid stream.
-    iid_batch: images of its batches.
-    slices: of the slices table.
+    """The size of the paper's experiments.
+
+    Args:
+        name: name of the scale.
+        seeds: number of seeds of each cell.
+        protocols: protocols by the paper's data set; columns of other data sets are left out.
+        slots: images per class that the memory may hold, by data set; columns with other numbers are left out.
+        fewer_repeats: divisor of the training steps on each batch, for methods that take more than two.
+        epochs: number of epochs of an iid stream.
+        slices: size of the slices table.
+        iid_batch: images per batch of an iid stream.
     """
 
     name: ScaleName

@@ -1,15 +1,16 @@
-"""The slices table: a data set distilled by gradient matching, all classes together or in groups apart.
+"""The slices table: a data set distilled by gradient matching, all classes together or in separate groups.
 
-No stream. Each group of classes is distilled by itself: its net θ knows these classes only, learns from their real
-images, and gives the gradients that the distilled images match. Then a fresh net is trained on all distilled images. It
-shows why θ should know past classes too.
+There is no stream. Each group of classes is distilled by itself: its net θ knows only these classes, learns from their
+real images, and gives the gradients that the distilled images match. Then a fresh net is trained on all distilled
+images and tested. The table shows why θ should know past classes too.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,33 +21,44 @@ import yaml
 from torch import Tensor
 from torch.nn import functional as F
 
-from engram.checkpoint import holds_checkpoint, read_checkpoint, replace_file, write_checkpoint, write_json
-from engram.core import Randomness, choose
-from engram.errors import InputError
-from engram.experiment.every import EVERY_MINUTE, Due
-from engram.experiment.lock import only_one
+from engram.base.batch import choose
+from engram.base.errors import InputError
+from engram.base.initialization import materialize
+from engram.base.rng import Randomness
+from engram.experiment.events import Event
+from engram.experiment.lock import exclusive_lock
 from engram.experiment.run import Interrupted
-from engram.initialise import materialise
+from engram.experiment.save_interval import EVERY_MINUTE, SaveTimer
 from engram.nets import ConvNet
-from engram.state import Tree, module_state, optimizer_state, restore_module, restore_optimizer
+from engram.persistence.checkpoint import holds_checkpoint, read_checkpoint, write_checkpoint
+from engram.persistence.files import replace_file, write_json
+from engram.persistence.state import Tree, module_state, optimizer_state, restore_module, restore_optimizer
 from engram.streams import load_dataset
-from engram.summarize import augment, draw_augmentation, image_learning_rate, matching_target, summarizing_loss
+from engram.summarize import (
+    augment_differentiably,
+    draw_augmentation,
+    gradient_target,
+    gradient_terms,
+    image_learning_rate,
+)
 
 CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
 class SliceConfig:
-    """Args:
-    dataset: by name.
-    classes: how many of its classes, drawn by the seed.
-    groups: how many groups they are cut into.
-    images_per_class: distilled images of each.
-    steps: of distilling each group.
-    width: of the nets.
-    seed: of every draw.
-    real_images: of a class, for one gradient.
-    training_steps: of the fresh net that is tested.
+    """The configuration of one run of the slices table.
+
+    Args:
+        dataset: name of the data set.
+        classes: number of classes to use; the seed decides which.
+        groups: number of groups the classes are split into.
+        images_per_class: distilled images of each class.
+        steps: distilling steps of each group.
+        width: width of the nets.
+        seed: seed of every random draw.
+        real_images: real images of a class that one gradient is taken from.
+        training_steps: training steps of the fresh net that is tested.
     """
 
     dataset: str
@@ -61,15 +73,54 @@ class SliceConfig:
 
 
 @dataclass(frozen=True)
+class SliceResult:
+    """The result of one run of the slices table.
+
+    Args:
+        config: configuration of the run.
+        average_end_accuracy: accuracy of the fresh net in percent.
+        seconds: seconds by part and in total.
+    """
+
+    config: SliceConfig
+    average_end_accuracy: float
+    seconds: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as plain data."""
+        measured = {"average_end_accuracy": self.average_end_accuracy, "seconds": self.seconds}
+        return {"method": "gradient matching", **vars(self.config), **measured}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> SliceResult:
+        """Return the result from the plain data that `to_dict` returned."""
+        known = {field.name: content[field.name] for field in dataclasses.fields(SliceConfig)}
+        return cls(SliceConfig(**known), content["average_end_accuracy"], content["seconds"])
+
+
+@dataclass(frozen=True)
 class SliceJob:
-    """Distil, train, test; resumable after any step of distilling."""
+    """One run of the slices table: distill, train and test. It can be resumed after any distilling step.
+
+    Args:
+        config: configuration of the run.
+        out: folder of the run.
+    """
 
     config: SliceConfig
     out: Path
 
-    def run(self, should_stop: Callable[[], bool]) -> dict[str, Any]:
+    def run(
+        self, should_stop: Callable[[], bool] = lambda: False, on_event: Callable[[Event], None] = lambda event: None
+    ) -> SliceResult:
+        """Start or continue the run, or read its result if it is finished.
+
+        Args:
+            should_stop: when it returns true, the run saves its state and raises `Interrupted`.
+            on_event: not used; this run has no events.
+        """
         self.out.mkdir(parents=True, exist_ok=True)
-        with only_one(self.out):
+        with exclusive_lock(self.out):
             text = yaml.safe_dump(vars(self.config), sort_keys=False)
             config_file = self.out / "config.yaml"
             if config_file.is_file() and config_file.read_text() != text:
@@ -77,13 +128,12 @@ class SliceJob:
             replace_file(config_file, text.encode())
             result = self.out / "result.json"
             if result.is_file():
-                finished: dict[str, Any] = json.loads(result.read_text())
-                return finished
+                return SliceResult.from_dict(json.loads(result.read_text()))
             measured = self._measure(should_stop)
-            write_json(result, measured)
+            write_json(result, measured.to_dict())
             return measured
 
-    def _measure(self, should_stop: Callable[[], bool]) -> dict[str, Any]:
+    def _measure(self, should_stop: Callable[[], bool]) -> SliceResult:
         config, folder = self.config, self.out / "checkpoint"
         dataset = load_dataset(config.dataset)
         chosen = np.random.default_rng([config.seed, 0]).permutation(len(dataset.class_names))[: config.classes]
@@ -96,7 +146,7 @@ class SliceJob:
             distiller = Distiller(real, config, Randomness(1000 * config.seed + number))
             if saved["group"]:
                 distiller.load_state(saved["group"])
-            _distil(distiller, config.steps, saved, folder, should_stop)
+            _distill(distiller, config.steps, saved, folder, should_stop)
             saved["groups"].append(distiller.distilled)
             saved["group"] = {}
             write_checkpoint(folder, saved)
@@ -108,15 +158,14 @@ class SliceJob:
         accuracy = train_and_test(torch.cat(saved["groups"]), config, x, y, should_stop)
         total = saved["seconds"] + time.perf_counter() - start
         seconds = {"summarize": round(saved["seconds"], 3), "total": round(total, 3)}
-        measured = {"average_end_accuracy": accuracy, "seconds": seconds}
-        return {"method": "gradient matching", **vars(config), **measured}
+        return SliceResult(config, accuracy, seconds)
 
 
-def _distil(
+def _distill(
     distiller: Distiller, steps: int, saved: dict[str, Any], folder: Path, should_stop: Callable[[], bool]
 ) -> None:
-    """Go on to so many steps, saving now and then, and before it stops early."""
-    due, start = Due(EVERY_MINUTE), time.perf_counter()
+    """Distill until `steps` steps are done, and save a checkpoint from time to time and before stopping early."""
+    due, start = SaveTimer(EVERY_MINUTE), time.perf_counter()
     while distiller.done < steps:
         stopping = should_stop()
         if stopping or due.after_batch():
@@ -130,13 +179,21 @@ def _distil(
 
 
 class Distiller:
-    """Images of a group of classes that learn to give θ the gradients of the real ones (uint8, a tensor a class), while
-    θ learns from the real ones."""
+    """Distills the images of a group of classes.
+
+    The distilled images learn to give the net θ the same gradients as the real images, while θ learns from the real
+    images.
+
+    Args:
+        real: real images (uint8), one tensor per class.
+        config: configuration of the run.
+        rng: source of every random draw.
+    """
 
     def __init__(self, real: list[Tensor], config: SliceConfig, rng: Randomness) -> None:
         self.real, self.real_images, self.rng, self.done = real, config.real_images, rng, 0
         channels, size = real[0].shape[1], real[0].shape[-1]
-        self.theta = materialise(lambda: ConvNet(channels, size, width=config.width), rng["theta"], CPU)
+        self.theta = materialize(lambda: ConvNet(channels, size, width=config.width), rng["theta"], CPU)
         self.theta.grow(len(real), rng["theta"])
         self.optimizer = torch.optim.SGD(self.theta.parameters(), lr=0.01, momentum=0.9)
         start = [own[choose(config.images_per_class, len(own), rng["images"])].float() / 255 for own in real]
@@ -146,10 +203,11 @@ class Distiller:
 
     @property
     def distilled(self) -> Tensor:
-        """Class after class."""
+        """The distilled images, class after class."""
         return self.images.detach().flatten(0, 1)
 
     def step(self) -> None:
+        """Change the distilled images by one step, then train θ by one step."""
         self._match_gradients()
         self._train_theta()
         self.done += 1
@@ -158,14 +216,14 @@ class Distiller:
         self.image_optimizer.zero_grad()
         for label, own in enumerate(self.real):
             sample = own[choose(self.real_images, len(own), self.rng["images"])].float() / 255
-            target = matching_target(self.theta, _augmented(sample, self.rng), label)
+            target = gradient_target(self.theta, _augmented(sample, self.rng), label)
             images = _augmented(self.images[label], self.rng)
-            matching, _ = summarizing_loss(self.theta, images, label, target, None, 0.0)
+            matching, _ = gradient_terms(self.theta, images, label, target, None, 0.0)
             matching.backward()
         self.image_optimizer.step()
 
     def _train_theta(self) -> None:
-        """On a batch of four images a class on average."""
+        """Train θ by one step on a batch of four real images per class."""
         rng = self.rng["theta"]
         labels = choose(len(self.real) * 4, len(self.real) * 4, rng) % len(self.real)
         own = [self.real[label] for label in labels.tolist()]
@@ -175,6 +233,7 @@ class Distiller:
         self.optimizer.step()
 
     def state(self) -> Tree:
+        """Return everything needed to continue: images, θ, optimizers and random state."""
         return {
             "done": self.done,
             "images": self.images.detach(),
@@ -185,6 +244,7 @@ class Distiller:
         }
 
     def load_state(self, tree: Tree) -> None:
+        """Restore what `state` returned."""
         self.done = tree["done"]
         with torch.no_grad():
             self.images.copy_(tree["images"])
@@ -197,16 +257,24 @@ class Distiller:
 def train_and_test(
     images: Tensor, config: SliceConfig, x: Tensor, y: Tensor, should_stop: Callable[[], bool] = lambda: False
 ) -> float:
-    """Accuracy in percent of a fresh net trained on distilled images, class after class; it begins anew if stopped."""
+    """Train a fresh net on distilled images and return its accuracy in percent.
+
+    Args:
+        images: distilled images, class after class.
+        config: configuration of the run.
+        x: test images.
+        y: classes of the test images, numbered in the order of `images`.
+        should_stop: when it returns true, `Interrupted` is raised; nothing of the training is saved.
+    """
     rng = Randomness(config.seed)
     channels, size = x.shape[1], x.shape[-1]
-    net = materialise(lambda: ConvNet(channels, size, width=config.width), rng["net"], CPU)
+    net = materialize(lambda: ConvNet(channels, size, width=config.width), rng["net"], CPU)
     net.grow(config.classes, rng["net"])
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
     labels = torch.arange(config.classes).repeat_interleave(config.images_per_class)
     for _ in range(config.training_steps):
         if should_stop():
-            raise Interrupted("stopped while training on what was distilled")
+            raise Interrupted("stopped while training on the distilled images")
         batch = choose(256, len(images), rng["net"])
         optimizer.zero_grad()
         F.cross_entropy(net(_augmented(images[batch], rng)), labels[batch]).backward()
@@ -217,4 +285,4 @@ def train_and_test(
 
 
 def _augmented(images: Tensor, rng: Randomness) -> Tensor:
-    return augment(images, draw_augmentation(len(images), images.shape[-1], rng["augment"]))
+    return augment_differentiably(images, draw_augmentation(len(images), images.shape[-1], rng["augment"]))

@@ -1,4 +1,4 @@
-"""The paper's own figures, by table, row and column."""
+"""The paper's figures by table, row and column."""
 
 from __future__ import annotations
 
@@ -9,24 +9,38 @@ from importlib.resources import files
 from typing import Any
 
 Target = tuple[float, float | None]
-"""Mean of ten runs, and its ± where the paper gives one."""
+"""Mean of ten runs, and its ± if the paper gives one."""
 
 
 @cache
 def published() -> dict[str, Any]:
+    """Return the content of `targets.json`: all figures of the paper, by table."""
     content: dict[str, Any] = json.loads((files("engram.paper") / "targets.json").read_text(encoding="utf-8"))
     return content
 
 
 @dataclass(frozen=True)
 class Targets:
-    """The figures of one table. A row's are a list over the memory sizes, or a single one; some tables have them for
-    each data set, or for each measure."""
+    """The paper's figures of one table.
+
+    A row has a list of figures over the memory sizes, or a single figure. Some tables have these for each data set or
+    for each measure.
+
+    Args:
+        table: name of the table in `targets.json`.
+    """
 
     table: str
 
     def of(self, row: str, dataset: str, slots: int, measure: str) -> Target | None:
-        """None where the paper has no such figure."""
+        """Return the paper's figure, or None if the paper does not give one.
+
+        Args:
+            row: label of the row.
+            dataset: name of the data set.
+            slots: images per class that the memory holds.
+            measure: the paper's short name of the measure, such as "acc".
+        """
         content = published().get(self.table, {})
         found = content.get("rows", {}).get(row)
         sizes = content.get("K", [])

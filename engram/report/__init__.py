@@ -1,1 +1,1 @@
-"""What finished runs say: tables, charts, one page."""
+"""Reports about finished runs: tables, charts and one HTML page."""

@@ -1,38 +1,27 @@
-"""One self-contained HTML page about runs: tables, curves, costs, and the memory through time; no network needed."""
+"""One self-contained HTML page about runs: tables, curves, costs, and the memory over time. It needs no network."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from engram.experiment.events import losses
-from engram.experiment.metrics import Interval
+from engram.evaluation.metrics import Interval
+from engram.experiment.events import summarizing_losses
 from engram.experiment.pictures import LARGEST_SHEET, snapshots
+from engram.experiment.result import RunResult, read_json
 from engram.report.svg import Series, heat_map, line_chart, scatter_chart, scrolling, stacked_bars
-from engram.report.tables import (
-    PROTOCOL,
-    Result,
-    Row,
-    Run,
-    compare,
-    few_seeds,
-    group_of,
-    protocol_of,
-    read_json,
-    read_runs,
-    runs_below,
-)
+from engram.report.tables import Row, Run, compare, describe_protocol, few_seeds, read_runs, runs_below
 
 MOST_SHEETS = 60
-"""Pictures of one memory on a page; of more tasks, some are left out, never the last."""
+"""Most pictures of one memory on a page. If there are more tasks, some are left out, but never the last."""
 
 
 def read_paper_tables(path: Path) -> list[dict[str, Any]]:
-    """What `engram paper` wrote there."""
+    """Return the tables that `engram paper` wrote to a JSON file, or anywhere below a folder."""
     below = (file for file in sorted(path.rglob("*.json")) if file.with_suffix(".md").is_file())
     contents = map(read_json, below if path.is_dir() else [path])
     return [content for content in contents if _is_table(content)]
@@ -43,17 +32,16 @@ def _is_table(content: Any) -> bool:
 
 
 def page(path: Path) -> str:
-    """The whole page about everything under `path`."""
+    """Return the HTML page about a run folder, a folder of runs, or a JSON file of results."""
     tables = read_paper_tables(path)
     found = runs_below(path) if tables and path.is_dir() else read_runs([path])
     runs = _distinct(found)
     sections = [("Tables of the paper", [_paper_table(table) for table in tables])]
-    for number, (protocol, own) in enumerate(_by(protocol_of, runs).items(), 1):
-        facts = dict(zip(PROTOCOL, protocol, strict=True))
-        size = f"K={facts['memory_size']}" if facts["memory_size"] else f"{facts['memory_budget']:,} bytes"
+    for number, (protocol, own) in enumerate(_by(lambda result: describe_protocol(result.protocol), runs).items(), 1):
+        facts = own[0].result.protocol
+        size = f"K={facts['memory_size']}" if facts["memory_size"] else f"{facts['memory_bytes']:,} bytes"
         title = f"{facts['dataset']}, {facts['stream']} stream, {facts['tasks']} tasks, {size}"
-        every = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
-        sections.append((title, [f"<p class='soft'>{escape(every)}</p>", *_protocol_section(own, number)]))
+        sections.append((title, [f"<p class='soft'>{escape(protocol)}</p>", *_protocol_section(own, number)]))
     body = "".join(
         f"<section aria-labelledby='s{index}'><h2 id='s{index}'>{escape(title)}</h2>{''.join(blocks)}</section>"
         for index, (title, blocks) in enumerate(sections)
@@ -69,15 +57,15 @@ def page(path: Path) -> str:
 
 
 def _distinct(runs: Sequence[Run]) -> list[Run]:
-    """The first run of each method, settings, protocol and seed."""
+    """Return the first run of each method, settings, protocol and seed."""
     kept: dict[tuple[Any, ...], Run] = {}
     for run in runs:
-        kept.setdefault((group_of(run.result), run.result["seed"]), run)
+        kept.setdefault((run.result.group, run.result.seed), run)
     return list(kept.values())
 
 
-def _by(key: Callable[[Result], Any], runs: Sequence[Run]) -> dict[Any, list[Run]]:
-    """Runs in groups, in order of appearance."""
+def _by(key: Callable[[RunResult], Any], runs: Sequence[Run]) -> dict[Any, list[Run]]:
+    """Return the runs in groups of the same key, in order of appearance."""
     found: dict[Any, list[Run]] = {}
     for run in runs:
         found.setdefault(key(run.result), []).append(run)
@@ -86,46 +74,46 @@ def _by(key: Callable[[Result], Any], runs: Sequence[Run]) -> dict[Any, list[Run
 
 def _protocol_section(runs: list[Run], number: int) -> list[str]:
     rows = compare([run.result for run in runs])
-    groups = list(_by(group_of, runs).values())
+    groups = list(_by(lambda result: result.group, runs).values())
     names = [row.name for row in rows]
     curves = [Series(name, _mean_curve(group)) for name, group in zip(names, groups, strict=True)]
     blocks = [
         _comparison(rows),
-        line_chart("Accuracy over the tasks seen, after each task", "tasks", "accuracy %", curves),
+        line_chart("Average accuracy on the tasks seen, after each task", "tasks", "accuracy %", curves),
         scatter_chart(
-            "Accuracy for the bytes of all state",
+            "Accuracy and bytes of all state",
             "bytes",
             "accuracy %",
             [Series(row.name, [(float(row.total_bytes), row.accuracy.mean)]) for row in rows],
         ),
         scatter_chart(
-            "Accuracy for the seconds of a run",
+            "Accuracy and seconds per run",
             "seconds",
             "accuracy %",
             [Series(row.name, [(row.seconds["total"], row.accuracy.mean)]) for row in rows],
         ),
-        stacked_bars("Seconds of a run by part", [(row.name, _parts(row.seconds)) for row in rows], "s"),
+        stacked_bars("Seconds per run, by part", [(row.name, _parts(row.seconds)) for row in rows], "s"),
         stacked_bars(
-            "Bytes held by part",
-            [(name, _parts(group[0].result["footprint"])) for name, group in zip(names, groups, strict=True)],
+            "Bytes of state, by part",
+            [(name, _parts(group[0].result.footprint)) for name, group in zip(names, groups, strict=True)],
             "B",
         ),
     ]
     firsts = {name: group[0] for name, group in zip(names, groups, strict=True)}
     for name, first in firsts.items():
-        title = f"{name}, seed {first.result['seed']}: accuracy on each task, after each task"
-        blocks.append(heat_map(title, first.result["accuracy_matrix"]))
+        title = f"{name}, seed {first.result.seed}: accuracy on each task, after each task"
+        blocks.append(heat_map(title, first.result.evaluation.matrix))
     blocks.append(_loss_curves(firsts))
     blocks += [_memory(name, first, f"{number}-{index}") for index, (name, first) in enumerate(firsts.items())]
     return [block for block in blocks if block]
 
 
 def _mean_curve(group: list[Run]) -> list[tuple[float, float]]:
-    curves = [run.result["average_accuracy_after_task"] for run in group]
+    curves = [run.result.evaluation.average_accuracy_after_task for run in group]
     return [(task + 1.0, sum(values) / len(values)) for task, values in enumerate(zip(*curves, strict=True))]
 
 
-def _parts(amounts: dict[str, float]) -> dict[str, float]:
+def _parts(amounts: Mapping[str, float]) -> dict[str, float]:
     return {name: float(value) for name, value in amounts.items() if name != "total" and value > 0}
 
 
@@ -143,7 +131,7 @@ def _comparison(rows: Sequence[Row]) -> str:
         )
         for row in rows
     ]
-    remarks = ["± is a 95 % t-interval over seeds; differences are to the first row, seed by seed.", few_seeds(rows)]
+    remarks = ["± is a 95 % t-interval over seeds; differences are to the first row, paired by seed.", few_seeds(rows)]
     return _table(head, cells) + f"<p class='remarks'>{' '.join(filter(None, remarks))}</p>"
 
 
@@ -188,9 +176,9 @@ def _paper_cell(cell: dict[str, Any] | None) -> str:
 def _loss_curves(runs: dict[str, Run]) -> str:
     series = []
     for name, run in runs.items():
-        rounds = losses(run.folder) if run.folder else []
+        rounds = summarizing_losses(run.folder) if run.folder else []
         if rounds:
-            series.append(Series(name, [(float(batch), matching + relation) for batch, matching, relation in rounds]))
+            series.append(Series(name, [(float(batch), sum(terms.values())) for batch, terms in rounds]))
     return line_chart("Loss of summarizing", "batch", "loss", series, log_y=True)
 
 
@@ -199,18 +187,19 @@ def _memory(name: str, run: Run, identity: str) -> str:
     if not sheets:
         return ""
     sheets = sheets[:: -max(1, -(-len(sheets) // MOST_SHEETS))][::-1]
-    seed = run.result["seed"]
+    seed = run.result.seed
+    above = ", original images above the current ones" if run.result.config.options["keep_originals"] else ""
     frames = "".join(
         f"<div class='frame' data-when='after task {task}'>"
         f"<img alt='The memory of {escape(name)}, seed {seed}, after task {task}: its images by class, "
-        f"{LARGEST_SHEET} at most{', originals above what they became' if run.result.get('keep_originals') else ''}' "
+        f"{LARGEST_SHEET} at most{above}' "
         f"src='data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}'></div>"
         for task, path in sheets
     )
     last = len(sheets) - 1
     return (
         f"<figure class='memory'><figcaption>The memory of {escape(name)}, seed {seed}: "
-        f"<output for='m{identity}'></output></figcaption><label for='m{identity}'>through time</label>"
+        f"<output for='m{identity}'></output></figcaption><label for='m{identity}'>over time</label>"
         f"<input id='m{identity}' type='range' min='0' max='{last}' value='{last}' step='1'>{frames}</figure>"
     )
 

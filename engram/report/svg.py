@@ -1,4 +1,4 @@
-"""Small charts as inline SVG: they take the page's colours, also at night, and say in words what they show."""
+"""Small charts as inline SVG. They use the page's colors, also in dark mode, and describe themselves in words."""
 
 from __future__ import annotations
 
@@ -9,29 +9,35 @@ from html import escape
 
 WIDTH, HEIGHT = 640, 320
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 12, 44
-COLOURS = 10
-"""Classes c0 to c9 of the page's style sheet."""
+COLORS = 10
+"""Number of colors: the classes c0 to c9 of the page's style sheet."""
 WIDE = 5
+"""A scatter chart is logarithmic across if its largest value is more than so many times its smallest."""
 DASHES = ("", "7 4", "2 3", "10 3 2 3")
 LONGEST_LABEL = 28
-"""Letters beside a point."""
+"""Most characters of the label beside a point."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """A named line or cloud of points."""
+    """A named series of points.
+
+    Args:
+        name: name in the legend.
+        points: x and y of each point.
+    """
 
     name: str
     points: Sequence[tuple[float, float]]
 
 
 def line_chart(title: str, x_label: str, y_label: str, series: Sequence[Series], *, log_y: bool = False) -> str:
-    """Lines with markers; each differs in colour and in dashes."""
+    """Return a chart of lines with markers. Lines differ in color and in dashes."""
     return _chart(title, x_label, y_label, series, joined=True, log_x=False, log_y=log_y)
 
 
 def scatter_chart(title: str, x_label: str, y_label: str, series: Sequence[Series]) -> str:
-    """Points, each with its name beside it; across on a logarithmic scale where they lie far apart."""
+    """Return a chart of points with their names beside them. The x axis is logarithmic if the points are far apart."""
     xs = [x for one in series for x, _ in one.points]
     far_apart = bool(xs) and min(xs) > 0 and max(xs) > WIDE * min(xs)
     return _chart(title, x_label, y_label, series, joined=False, log_x=far_apart, log_y=False)
@@ -48,12 +54,12 @@ def _chart(
     parts = [_frame(across, up, x_label, y_label)]
     for index, one in enumerate(series):
         places = [(across.place(x), up.place(y)) for x, y in one.points]
-        colour = f"c{index % COLOURS}"
+        color = f"c{index % COLORS}"
         if joined:
             path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-            parts.append(f'<polyline class="line {colour}" stroke-dasharray="{_dash(index)}" points="{path}"/>')
+            parts.append(f'<polyline class="line {color}" stroke-dasharray="{_dash(index)}" points="{path}"/>')
         if len(places) <= 60:
-            parts += [f'<circle class="dot {colour}" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>' for x, y in places]
+            parts += [f'<circle class="dot {color}" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>' for x, y in places]
         if not joined:
             parts += [_label(one.name, x, y) for x, y in places]
     words = "; ".join(f"{one.name}: {_in_words(one.points)}" for one in series)
@@ -67,12 +73,12 @@ def _chart(
 
 
 def _dash(index: int) -> str:
-    """No two of the first forty series have both colour and dashes in common."""
-    return DASHES[(index + index // COLOURS) % len(DASHES)]
+    """Return the dashes of a series. Of the first forty series, no two share both color and dashes."""
+    return DASHES[(index + index // COLORS) % len(DASHES)]
 
 
 def _label(name: str, x: float, y: float) -> str:
-    """Beside a point, on the side with more room; the legend has the name in full."""
+    """Return the label of a point, on the side with more room; a long name is cut, as the legend has it in full."""
     short = name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 1]}…"
     left = x > (LEFT + WIDTH - RIGHT) / 2
     side = f'x="{x - 6:.1f}" text-anchor="end"' if left else f'x="{x + 6:.1f}"'
@@ -80,7 +86,15 @@ def _label(name: str, x: float, y: float) -> str:
 
 
 class Axis:
-    """From values to places between two ends of the picture."""
+    """Converts values to positions along one axis of a chart.
+
+    Args:
+        values: values that must fit on the axis.
+        logarithmic: use a logarithmic scale.
+        start: position of the low end in the picture.
+        end: position of the high end in the picture.
+        from_zero: begin at zero, or below it if there are negative values.
+    """
 
     def __init__(
         self, values: Sequence[float], logarithmic: bool, start: float, end: float, from_zero: bool = False
@@ -97,11 +111,12 @@ class Axis:
             self.low, self.high = low - (0 if from_zero else margin), high + margin * (1 if from_zero else 3)
 
     def place(self, value: float) -> float:
+        """Return the position of a value in the picture."""
         at = math.log10(max(value, 1e-9)) if self.logarithmic else value
         return self.start + (at - self.low) / (self.high - self.low or 1) * (self.end - self.start)
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Round values and how they are written, no two alike."""
+        """Return round values on the axis with their labels; no two labels are the same."""
         if self.logarithmic:
             tens = range(math.floor(self.low), math.ceil(self.high) + 1)
             found = [step * 10.0**ten for ten in tens for step in (1, 2, 5)]
@@ -135,7 +150,13 @@ def _frame(across: Axis, up: Axis, x_label: str, y_label: str) -> str:
 
 
 def stacked_bars(title: str, rows: Sequence[tuple[str, dict[str, float]]], unit: str) -> str:
-    """One bar a row, its parts one after the other."""
+    """Return a chart with one bar per row, made of its parts.
+
+    Args:
+        title: title of the chart.
+        rows: name of each row, and the values of its parts by name.
+        unit: unit of the values.
+    """
     names = list(dict.fromkeys(part for _, parts in rows for part, value in parts.items() if value > 0))
     longest = max((sum(parts.values()) for _, parts in rows), default=0.0)
     if not names or not longest:
@@ -143,7 +164,7 @@ def stacked_bars(title: str, rows: Sequence[tuple[str, dict[str, float]]], unit:
     lines = []
     for label, parts in rows:
         bars = "".join(
-            f'<span class="bar b{names.index(part) % COLOURS}" style="width:{100 * value / longest:.2f}%" '
+            f'<span class="bar b{names.index(part) % COLORS}" style="width:{100 * value / longest:.2f}%" '
             f'title="{escape(part)}: {number(value)} {unit}"></span>'
             for part, value in parts.items()
             if value > 0
@@ -160,7 +181,7 @@ def stacked_bars(title: str, rows: Sequence[tuple[str, dict[str, float]]], unit:
 
 
 def heat_map(title: str, matrix: Sequence[Sequence[float | None]]) -> str:
-    """An accuracy matrix as a table whose cells are the darker the higher; the numbers stand in them."""
+    """Return an accuracy matrix as a table of numbers; cells with higher values are darker."""
     head = "".join(f"<th scope='col'>task {column + 1}</th>" for column in range(len(matrix[0])))
     lines = []
     for row, values in enumerate(matrix):
@@ -174,7 +195,7 @@ def heat_map(title: str, matrix: Sequence[Sequence[float | None]]) -> str:
 
 
 def scrolling(table: str) -> str:
-    """A table that may be wider than a phone; the keyboard reaches it too."""
+    """Return a table that scrolls if it is wider than the screen, and that the keyboard can reach."""
     return f"<div class='scroll' role='region' aria-label='table' tabindex='0'>{table}</div>"
 
 
@@ -184,16 +205,16 @@ def _legend(keys: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _square_key(index: int) -> str:
-    return f"<span class='key b{index % COLOURS}'></span>"
+    return f"<span class='key b{index % COLORS}'></span>"
 
 
 def _line_key(index: int) -> str:
-    line = f'<line class="line c{index % COLOURS}" stroke-dasharray="{_dash(index)}" x1="0" y1="5" x2="34" y2="5"/>'
+    line = f'<line class="line c{index % COLORS}" stroke-dasharray="{_dash(index)}" x1="0" y1="5" x2="34" y2="5"/>'
     return f'<svg class="key" viewBox="0 0 34 10" aria-hidden="true">{line}</svg>'
 
 
 def _in_words(points: Sequence[tuple[float, float]]) -> str:
-    """All of a few points; of many the first, the lowest, the highest and the last."""
+    """Return the values of a few points; of many points, the first, the last, the lowest and the highest."""
     if len(points) <= 12:
         return ", ".join(number(y) for _, y in points)
     ys = [y for _, y in points]
@@ -201,7 +222,7 @@ def _in_words(points: Sequence[tuple[float, float]]) -> str:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Short: so many digits, thousands and millions by letter."""
+    """Return a short text of a number with so many digits, and with k, M or G for large numbers."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= (1 - 0.5 * 0.1**digits) * size:
             return f"{value / size:.{digits}g}{letter}"

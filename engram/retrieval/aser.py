@@ -1,4 +1,4 @@
-"""ASER's retrieval: memory images that stand for their own class and stand against the stream's
+"""ASER's retrieval: memory images that represent their own class well and conflict with the stream
 (Shim et al., 2021, the mean variant).
 
 value(x) = mean of its KNN-Shapley values over a cooperative set from memory − mean over the stream batch
@@ -9,22 +9,28 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engram.core import Batch, Context, Retrieval, choose
-from engram.knn_shapley import knn_shapley, sample_per_class
+from engram.base.batch import Batch, choose
+from engram.base.context import StepContext
+from engram.base.interfaces import Retrieval
+from engram.base.knn_shapley import knn_shapley, sample_per_class
+from engram.base.settings import Count
 
 
 class ShapleyRetrieval(Retrieval):
-    """Random until more images were seen than the memory holds, and where no image is left for the cooperative set.
+    """Chooses the images of the highest value.
+
+    It chooses at random until more images were seen than the memory holds, and if no image is left for the cooperative
+    set.
 
     Args:
-        per_class: candidates, and cooperative images, drawn of each class (3 on Mini-ImageNet).
-        neighbours: K of the vote.
+        per_class: number of candidates, and of cooperative images, drawn per class (3 on Mini-ImageNet).
+        neighbors: number of neighbors that vote (K).
     """
 
-    def __init__(self, per_class: int = 2, neighbours: int = 3) -> None:
-        self.per_class, self.neighbours = per_class, neighbours
+    def __init__(self, per_class: Count = 2, neighbors: Count = 3) -> None:
+        self.per_class, self.neighbors = per_class, neighbors
 
-    def select(self, stream: Batch, count: int, ctx: Context) -> Tensor:
+    def select(self, stream: Batch, count: int, ctx: StepContext) -> Tensor:
         memory, generator = ctx.memory, ctx.rng["replay"]
         candidates = sample_per_class(memory.labels[: memory.size], self.per_class, generator)
         rest = memory.filled()[~torch.isin(memory.filled(), candidates)]
@@ -33,14 +39,14 @@ class ShapleyRetrieval(Retrieval):
             return choose(count, memory.size, generator)
         batch = memory.read(candidates)
         features = self._features(batch, ctx)
-        standing_for = self._values(features, batch, memory.read(cooperative), ctx).mean(0)
-        standing_against = self._values(features, batch, stream, ctx).mean(0)
-        value = standing_for - standing_against
+        for_own_class = self._values(features, batch, memory.read(cooperative), ctx).mean(0)
+        against_stream = self._values(features, batch, stream, ctx).mean(0)
+        value = for_own_class - against_stream
         return candidates[value.topk(min(count, len(candidates))).indices.cpu()]
 
-    def _values(self, features: Tensor, candidates: Batch, points: Batch, ctx: Context) -> Tensor:
-        return knn_shapley(features, candidates.y, self._features(points, ctx), points.y, self.neighbours)
+    def _values(self, features: Tensor, candidates: Batch, points: Batch, ctx: StepContext) -> Tensor:
+        return knn_shapley(features, candidates.y, self._features(points, ctx), points.y, self.neighbors)
 
-    def _features(self, batch: Batch, ctx: Context) -> Tensor:
+    def _features(self, batch: Batch, ctx: StepContext) -> Tensor:
         with ctx.model.evaluating():
             return ctx.model.features(batch.x)

@@ -10,23 +10,26 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from engram.core import LOGITS, Batch, Context, Parameters
+from engram.base.batch import Batch
+from engram.base.context import StepContext
+from engram.base.model import LOGITS, Parameters
+from engram.base.settings import Count
 from engram.retrieval.interference import InterferenceRetrieval
 
 
 class MaximalGradientInterference(InterferenceRetrieval):
-    """Of some random candidates, those whose last-layer gradient a virtual step on the stream batch enlarges most.
+    """Chooses among random candidates those whose last-layer gradient a virtual step on the stream batch enlarges most.
 
     Args:
-        candidates: memory images considered.
+        candidates: number of memory images considered.
     """
 
     needs = frozenset({"logits"})
 
-    def __init__(self, candidates: int = 50) -> None:
+    def __init__(self, candidates: Count = 50) -> None:
         super().__init__(candidates)
 
-    def measure(self, batch: Batch, ctx: Context, params: Parameters) -> Tensor:
+    def measure(self, batch: Batch, ctx: StepContext, params: Parameters) -> Tensor:
         features, logits = ctx.model.outputs(batch.x, LOGITS, params=params)
         error = logits.softmax(1) - F.one_hot(batch.y, logits.shape[1])
         return error.abs().sum(1) * features.abs().sum(1)

@@ -1,7 +1,6 @@
-"""How one step trains the net, and the losses and augmentations that schemes are made of."""
+"""How one step trains the net, and the losses that schemes are made of."""
 
 from engram.schemes.agem import AveragedGradientEpisodicMemory, project_gradient
-from engram.schemes.augmentation import ViewAugmentation, augment_view
 from engram.schemes.contrastive import SupervisedContrastiveReplay, supervised_contrastive_loss
 from engram.schemes.dvc import DualViewConsistency, dual_view_loss
 from engram.schemes.ewc import ElasticWeightConsolidation
@@ -9,13 +8,12 @@ from engram.schemes.experience_replay import ExperienceReplay
 from engram.schemes.fine_tune import FineTune
 from engram.schemes.lwf import LearningWithoutForgetting, distillation_loss
 from engram.schemes.ocm import (
-    MutualInformationMaximisation,
+    MutualInformationMaximization,
     memory_information_loss,
     sixteen_labels,
     sixteen_transforms,
     stream_information_loss,
 )
-from engram.schemes.rand_augment import RandAugment
 
 __all__ = [
     "AveragedGradientEpisodicMemory",
@@ -24,11 +22,8 @@ __all__ = [
     "ExperienceReplay",
     "FineTune",
     "LearningWithoutForgetting",
-    "MutualInformationMaximisation",
-    "RandAugment",
+    "MutualInformationMaximization",
     "SupervisedContrastiveReplay",
-    "ViewAugmentation",
-    "augment_view",
     "distillation_loss",
     "dual_view_loss",
     "memory_information_loss",

@@ -1,4 +1,4 @@
-"""A-GEM: where the stream's gradient g and that of a replay batch g_ref disagree, g loses its part along g_ref.
+"""A-GEM: if the stream's gradient g points against that of a replay batch g_ref, its part along g_ref is removed.
 
 g ← g − (g·g_ref / ‖g_ref‖²) g_ref   if g·g_ref < 0   (Chaudhry et al., 2019)
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engram.core import Batch, Context
-from engram.errors import require_at_least
+from engram.base.batch import Batch
+from engram.base.context import StepContext
+from engram.base.settings import Count, NonNegative
 from engram.schemes.labelled import LabelScheme, label_loss
 
 
 def project_gradient(gradient: Tensor, reference: Tensor) -> Tensor:
-    """The nearest gradient that does not work against the reference."""
+    """Return the nearest gradient that does not point against the reference."""
     agreement = gradient @ reference
     if agreement >= 0:
         return gradient
@@ -22,29 +23,28 @@ def project_gradient(gradient: Tensor, reference: Tensor) -> Tensor:
 
 
 class AveragedGradientEpisodicMemory(LabelScheme):
-    """Trains on the stream; from the first boundary on, the step must not work against a replay batch of any class.
+    """Trains on the stream. From the first boundary on, a step must not point against the gradient of a replay batch.
 
     Args:
-        replay: memory images of the reference gradient.
-        learning_rate: of the net.
+        replay: number of memory images the reference gradient is taken on.
+        learning_rate: learning rate of SGD on the net.
     """
 
     provides = frozenset({"logits", "replay"})
 
-    def __init__(self, replay: int = 10, learning_rate: float = 0.1) -> None:
+    def __init__(self, replay: Count = 10, learning_rate: NonNegative = 0.1) -> None:
         super().__init__(learning_rate)
-        require_at_least(1, replay=replay)
         self.replay = replay
         self.add_state("boundaries", 0)
         self.boundaries: int
 
-    def on_boundary(self, ctx: Context) -> None:
+    def on_boundary(self, ctx: StepContext) -> None:
         self.boundaries += 1
 
-    def loss(self, stream: Batch, replay: Batch | None, ctx: Context) -> Tensor:
+    def loss(self, stream: Batch, replay: Batch | None, ctx: StepContext) -> Tensor:
         return label_loss(stream, ctx)
 
-    def adjust_gradients(self, stream: Batch, ctx: Context) -> None:
+    def adjust_gradients(self, stream: Batch, ctx: StepContext) -> None:
         if not self.boundaries or not ctx.memory.size:
             return
         replay = ctx.memory.read(ctx.retrieval.select(stream, self.replay, ctx))

@@ -1,4 +1,4 @@
-"""Dual view consistency (Gu et al., 2022): both views of an image tell its class and agree with a joint view.
+"""Dual view consistency (Gu et al., 2022): both views of an image predict its class and agree with a joint view.
 
 With p_1, p_2 the class distributions of the raw and the augmented view, p_Q that of the joint head Q on both views'
 logits, and p̄ a batch mean:
@@ -13,17 +13,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engram.core import LOGITS, Batch, Context, Model, Parameters, Randomness
-from engram.errors import require_at_least
-from engram.heads import GrowingHead, GrowingLinear
-from engram.schemes.augmentation import ViewAugmentation, augment_view
+from engram.augmentations.view import ViewAugmentation, augment_view
+from engram.base.batch import Batch
+from engram.base.context import StepContext
+from engram.base.heads import GrowingHead, GrowingLinear
+from engram.base.model import LOGITS, Model, Parameters
+from engram.base.rng import Randomness
+from engram.base.settings import Count, Natural, NonNegative
 from engram.schemes.labelled import LabelScheme
 
 SMALLEST_PROBABILITY = 2.2e-16
 
 
 def negative_entropy_of_mean(probabilities: Tensor) -> Tensor:
-    """Σ p̄ log p̄ of the batch-mean distribution: smallest where all classes are used alike."""
+    """Return Σ p̄ log p̄ of the batch-mean distribution. It is smallest if all classes are predicted equally often."""
     mean = probabilities.mean(0).clamp_min(SMALLEST_PROBABILITY)
     return (mean * mean.log()).sum()
 
@@ -31,7 +34,7 @@ def negative_entropy_of_mean(probabilities: Tensor) -> Tensor:
 def dual_view_loss(
     first: Tensor, second: Tensor, joint: Tensor, labels: Tensor, balance: float = 1 / 3, agreement: float = 4.0
 ) -> Tensor:
-    """The loss above from the logits (B,C) of both views and of the joint head."""
+    """Return the loss above, given the logits (B,C) of both views and of the joint head."""
     views = [first.softmax(1), second.softmax(1)]
     joint_view = joint.softmax(1)
     cross_entropy = F.cross_entropy(torch.cat([first, second]), labels.repeat(2))
@@ -41,8 +44,11 @@ def dual_view_loss(
 
 
 class JointHead(GrowingHead):
-    """Q: both views' logits to class logits. It begins as a linear layer does; input columns that come later start at
-    zero, so that they change no output."""
+    """The joint head Q, from both views' logits to class logits.
+
+    Its first input columns are initialized as those of a linear layer. Columns that are added later start at zero, so
+    that they change no output.
+    """
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
@@ -71,30 +77,29 @@ class JointHead(GrowingHead):
 
 
 class DualViewConsistency(LabelScheme):
-    """Trains on two views of the stream and of the replay batch, the two views in one forward pass.
+    """Trains on two views of the stream and of the replay batch, both views in one forward pass.
 
     Args:
-        replay: memory images of one step.
+        replay: number of memory images replayed in one step.
         balance: weight of the batch-mean distributions' negative entropies.
         agreement: weight of the distance between the joint view's distribution and each view's.
         joint_width: hidden width of the joint head.
-        learning_rate: of the net.
-        augment: the second view; colour jitter is always on.
+        learning_rate: learning rate of SGD on the net.
+        augment: augmentation that makes the second view; color jitter is always on.
     """
 
     provides = frozenset({"logits", "replay"})
 
     def __init__(
         self,
-        replay: int = 10,
-        balance: float = 1 / 3,
-        agreement: float = 4.0,
-        joint_width: int = 128,
-        learning_rate: float = 0.1,
+        replay: Natural = 10,
+        balance: NonNegative = 1 / 3,
+        agreement: NonNegative = 4.0,
+        joint_width: Count = 128,
+        learning_rate: NonNegative = 0.1,
         augment: ViewAugmentation = ViewAugmentation(jitter=1.0),
     ) -> None:
         super().__init__(learning_rate)
-        require_at_least(0, replay=replay)
         self.replay, self.balance, self.agreement = replay, balance, agreement
         self.joint_width, self.augment = joint_width, augment
 
@@ -103,16 +108,16 @@ class DualViewConsistency(LabelScheme):
         model.add_head("joint", lambda: JointHead(self.joint_width), rng["init"])
         return torch.optim.SGD(model.parameters(), lr=self.learning_rate)
 
-    def replay_size(self, ctx: Context) -> int:
+    def replay_size(self, ctx: StepContext) -> int:
         return self.replay
 
-    def loss(self, stream: Batch, replay: Batch | None, ctx: Context) -> Tensor:
+    def loss(self, stream: Batch, replay: Batch | None, ctx: StepContext) -> Tensor:
         loss = self.stream_loss(stream, ctx)
         if replay is not None:
             loss = loss + self.stream_loss(replay, ctx)
         return loss
 
-    def stream_loss(self, stream: Batch, ctx: Context, params: Parameters | None = None) -> Tensor:
+    def stream_loss(self, stream: Batch, ctx: StepContext, params: Parameters | None = None) -> Tensor:
         second = augment_view(stream.x, self.augment, ctx.rng["augment"])
         _, logits = ctx.model.outputs(torch.cat([stream.x, second]), LOGITS, params=params)
         first, second = logits.chunk(2)

@@ -1,4 +1,4 @@
-"""EWC++: parameters that mattered to past tasks are held near where they were   (Chaudhry et al., 2018).
+"""EWC++: parameters that mattered to past tasks are pulled back to their old values   (Chaudhry et al., 2018).
 
 L = CE(stream) + λ Σ F̃ (φ − φ*)²
 F is a running mean of squared gradients: every `fisher_interval` steps F ← (1−a) F + a·mean of the squares since.
@@ -10,30 +10,33 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engram.core import Batch, Context, Model, Randomness
-from engram.errors import InputError
+from engram.base.batch import Batch
+from engram.base.context import StepContext
+from engram.base.errors import InputError
+from engram.base.model import Model
+from engram.base.rng import Randomness
+from engram.base.settings import Count, NonNegative, Share
 from engram.schemes.labelled import LabelScheme, label_loss
-from engram.state import Tree
 
 
 class ElasticWeightConsolidation(LabelScheme):
-    """Trains on the stream with a penalty from the first boundary on. Classes that came later are free to move.
+    """Trains on the stream, with a penalty from the first boundary on. Outputs of later classes are not penalized.
 
     The largest F̃ is 1, so plain SGD diverges from λ ≥ 1/learning_rate on: such a λ is refused.
 
     Args:
-        strength: λ (unpublished; ours).
+        strength: weight of the penalty (λ). The paper does not give it; the default is ours.
         fisher_interval: steps between updates of the running Fisher information.
         fisher_share: weight of the newest squares in that update (a).
-        learning_rate: of the net.
+        learning_rate: learning rate of SGD on the net.
     """
 
     def __init__(
         self,
-        strength: float = 1.0,
-        fisher_interval: int = 50,
-        fisher_share: float = 0.9,
-        learning_rate: float = 0.1,
+        strength: NonNegative = 1.0,
+        fisher_interval: Count = 50,
+        fisher_share: Share = 0.9,
+        learning_rate: NonNegative = 0.1,
     ) -> None:
         if strength * learning_rate >= 1:
             raise InputError(
@@ -59,20 +62,14 @@ class ElasticWeightConsolidation(LabelScheme):
         self.fisher = {name: value.clone() for name, value in self.squares.items()}
         return optimizer
 
-    def on_new_classes(self, new: list[int], ctx: Context) -> None:
+    def on_new_classes(self, new: list[int], ctx: StepContext) -> None:
         for kept in (self.squares, self.fisher, self.importance, self.anchor):
             for name, parameter in ctx.model.net.named_parameters():
                 if name in kept and kept[name].shape != parameter.shape:
                     rows = kept[name].new_zeros(len(parameter) - len(kept[name]), *parameter.shape[1:])
                     kept[name] = torch.cat([kept[name], rows])
 
-    def load_state(self, tree: Tree) -> None:
-        devices = {name: value.device for name, value in self.squares.items()}
-        super().load_state(tree)
-        for kept in (self.squares, self.fisher, self.importance, self.anchor):
-            kept.update({name: value.to(devices[name]) for name, value in kept.items() if name in devices})
-
-    def check_restored(self, ctx: Context) -> None:
+    def check_restored(self, ctx: StepContext) -> None:
         expected = {name: (value.dtype, value.shape) for name, value in ctx.model.net.named_parameters()}
         for kept in (self.squares, self.fisher, self.importance, self.anchor):
             empty = not kept and kept is not self.squares and kept is not self.fisher
@@ -81,11 +78,11 @@ class ElasticWeightConsolidation(LabelScheme):
         if bool(self.importance) != bool(self.anchor):
             raise ValueError("importances without the parameters they are of cannot be")
 
-    def on_boundary(self, ctx: Context) -> None:
-        self.importance = normalised(self.fisher)
+    def on_boundary(self, ctx: StepContext) -> None:
+        self.importance = normalized(self.fisher)
         self.anchor = {name: p.detach().clone() for name, p in ctx.model.net.named_parameters()}
 
-    def loss(self, stream: Batch, replay: Batch | None, ctx: Context) -> Tensor:
+    def loss(self, stream: Batch, replay: Batch | None, ctx: StepContext) -> Tensor:
         loss = label_loss(stream, ctx)
         if self.importance:
             parameters = dict(ctx.model.net.named_parameters())
@@ -97,7 +94,7 @@ class ElasticWeightConsolidation(LabelScheme):
         return loss
 
     @torch.no_grad()
-    def after_step(self, ctx: Context) -> None:
+    def after_step(self, ctx: StepContext) -> None:
         for name, parameter in ctx.model.net.named_parameters():
             if parameter.grad is not None:
                 self.squares[name] += parameter.grad.square()
@@ -110,8 +107,8 @@ class ElasticWeightConsolidation(LabelScheme):
                 squares.zero_()
 
 
-def normalised(fisher: dict[str, Tensor]) -> dict[str, Tensor]:
-    """F̃: scaled to [0,1] over all parameters together."""
+def normalized(fisher: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return F̃: the Fisher information scaled to [0,1] over all parameters together."""
     low = min(float(values.min()) for values in fisher.values() if values.numel())
     high = max(float(values.max()) for values in fisher.values() if values.numel())
     return {name: (values - low) / (high - low + 1e-32) for name, values in fisher.items()}

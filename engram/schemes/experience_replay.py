@@ -7,8 +7,9 @@ from typing import Literal
 from torch import Tensor
 from torch.nn import functional as F
 
-from engram.core import Batch, Context
-from engram.errors import require_at_least
+from engram.base.batch import Batch
+from engram.base.context import StepContext
+from engram.base.settings import Natural, NonNegative
 from engram.schemes.labelled import LabelScheme, label_loss
 
 
@@ -16,27 +17,27 @@ class ExperienceReplay(LabelScheme):
     """Trains on the stream batch and a batch replayed from memory.
 
     Args:
-        replay: memory images of one step.
-        passes: stream and replay in a forward pass each; in a joint one; or in a joint one with one mean over both.
-        learning_rate: of the net.
+        replay: number of memory images replayed in one step.
+        passes: "separate" runs stream and replay in a forward pass each, "joint" in one pass; "joint-mean" also
+            takes one mean over both.
+        learning_rate: learning rate of SGD on the net.
     """
 
     provides = frozenset({"logits", "replay"})
 
     def __init__(
         self,
-        replay: int = 10,
+        replay: Natural = 10,
         passes: Literal["separate", "joint", "joint-mean"] = "separate",
-        learning_rate: float = 0.1,
+        learning_rate: NonNegative = 0.1,
     ) -> None:
         super().__init__(learning_rate)
-        require_at_least(0, replay=replay)
         self.replay, self.passes = replay, passes
 
-    def replay_size(self, ctx: Context) -> int:
+    def replay_size(self, ctx: StepContext) -> int:
         return self.replay
 
-    def loss(self, stream: Batch, replay: Batch | None, ctx: Context) -> Tensor:
+    def loss(self, stream: Batch, replay: Batch | None, ctx: StepContext) -> Tensor:
         if replay is None:
             return label_loss(stream, ctx)
         if self.passes == "separate":

@@ -9,27 +9,31 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engram.core import LOGITS, Batch, Context, Model, Randomness
+from engram.base.batch import Batch
+from engram.base.context import StepContext
+from engram.base.model import LOGITS, Model
+from engram.base.rng import Randomness
+from engram.base.settings import NonNegative, Positive
+from engram.base.snapshot import Snapshot
 from engram.schemes.labelled import LabelScheme
-from engram.snapshot import Snapshot
 
 
 def distillation_loss(new: Tensor, old: Tensor, temperature: float = 2.0) -> Tensor:
-    """Soft cross-entropy of the new logits to the old, over the classes the old ones know, times T²."""
+    """Return T² times the soft cross-entropy between new and old logits, over the classes that the old logits have."""
     targets = F.softmax(old / temperature, dim=1)
     predictions = F.log_softmax(new[:, : old.shape[1]] / temperature, dim=1)
     return -(temperature**2) * (targets * predictions).sum(1).mean()
 
 
 class LearningWithoutForgetting(LabelScheme):
-    """Trains on the stream while staying near what the net of the last boundary says of the same images.
+    """Trains on the stream, and keeps its answers near those of the net of the last boundary for the same images.
 
     Args:
-        temperature: T of the distillation.
-        learning_rate: of the net.
+        temperature: temperature of the distillation (T).
+        learning_rate: learning rate of SGD on the net.
     """
 
-    def __init__(self, temperature: float = 2.0, learning_rate: float = 0.1) -> None:
+    def __init__(self, temperature: Positive = 2.0, learning_rate: NonNegative = 0.1) -> None:
         super().__init__(learning_rate)
         self.temperature = temperature
 
@@ -39,13 +43,13 @@ class LearningWithoutForgetting(LabelScheme):
         self.previous: Snapshot
         return optimizer
 
-    def on_boundary(self, ctx: Context) -> None:
+    def on_boundary(self, ctx: StepContext) -> None:
         self.previous.take(ctx.model)
 
-    def check_restored(self, ctx: Context) -> None:
+    def check_restored(self, ctx: StepContext) -> None:
         self.previous.require_classes(1 if self.previous.taken else 0, ctx.model)
 
-    def loss(self, stream: Batch, replay: Batch | None, ctx: Context) -> Tensor:
+    def loss(self, stream: Batch, replay: Batch | None, ctx: StepContext) -> Tensor:
         logits = ctx.model.logits(stream.x)
         loss = F.cross_entropy(logits, stream.y)
         finished = self.previous.taken

@@ -1,6 +1,6 @@
-"""Online continual learning through mutual information maximisation (Guo et al., 2022).
+"""Online continual learning through mutual information maximization (Guo et al., 2022).
 
-Each image becomes 16 (halves turned, then the whole turned), each transform a label space of its own. With S the
+Each image becomes 16 (halves turned, then the whole turned), and each transform has labels of its own. With S the
 similarity of projections (plus that of projection and a slice of the feature) and
 ℓ_ij = −log( e^{S_ij/T} / Σ_j e^{S_ij/T} + 1e-8 ):
 stream:    mean_i ℓ_{i,twin(i)} + 2 · mean_i mean_{same label} ℓ_ij    (i itself left out)
@@ -14,18 +14,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engram.core import LOGITS, Batch, Context, Model, Randomness
-from engram.errors import require_at_least
-from engram.schemes.augmentation import ViewAugmentation, augment_view
+from engram.augmentations.view import ViewAugmentation, augment_view
+from engram.base.batch import Batch
+from engram.base.context import StepContext
+from engram.base.model import LOGITS, Model
+from engram.base.rng import Randomness
+from engram.base.settings import Count, Decay, Natural, NonNegative, Positive
+from engram.base.snapshot import Snapshot
 from engram.schemes.labelled import LabelScheme
-from engram.snapshot import Snapshot
 
 PROJECTION = "projection"
 TRANSFORMS = 16
 
 
 def sixteen_transforms(images: Tensor) -> Tensor:
-    """(16·N, …), transform by transform: (L,R), (L,R↻), (L↻,R↻), (L↻,R), each turned by 0, 90, 180 and 270 degrees.
+    """Return 16·N images, transform by transform: (L,R), (L,R↻), (L↻,R↻), (L↻,R), each turned by 0 to 270 degrees.
 
     L and R are the halves of the image, ↻ turns one by 180 degrees in place.
     """
@@ -37,12 +40,12 @@ def sixteen_transforms(images: Tensor) -> Tensor:
 
 
 def sixteen_labels(labels: Tensor) -> Tensor:
-    """Labels of the transforms: a space of its own for each."""
+    """Return the labels of the 16 transforms of each image; no two transforms share a label."""
     return torch.cat([labels * TRANSFORMS + transform for transform in range(TRANSFORMS)])
 
 
 def pair_losses(similarity: Tensor, temperature: float, *, keep_self: bool) -> Tensor:
-    """ℓ for every pair; without `keep_self` an image is not among its own others."""
+    """Return ℓ for every pair. Without `keep_self` an image is left out of its own denominator."""
     logits = similarity / temperature
     if not keep_self:
         logits = logits.masked_fill(torch.eye(len(logits), dtype=torch.bool, device=logits.device), -torch.inf)
@@ -50,7 +53,7 @@ def pair_losses(similarity: Tensor, temperature: float, *, keep_self: bool) -> T
 
 
 def same_label_loss(losses: Tensor, rows: Tensor, columns: Tensor, *, keep_self: bool = True) -> Tensor:
-    """mean_i mean_{same label} ℓ_ij."""
+    """Return mean_i mean_{same label} ℓ_ij."""
     same = rows[:, None] == columns
     if not keep_self:
         same = same & ~torch.eye(len(rows), dtype=torch.bool, device=rows.device)
@@ -58,7 +61,7 @@ def same_label_loss(losses: Tensor, rows: Tensor, columns: Tensor, *, keep_self:
 
 
 def stream_information_loss(similarity: Tensor, labels: Tensor, temperature: float = 0.07) -> Tensor:
-    """The stream term, for views stacked as (first views, second views)."""
+    """Return the stream term; the first half of the rows are first views, the second half second views."""
     losses = pair_losses(similarity, temperature, keep_self=False)
     twin = torch.arange(len(labels), device=labels.device).roll(len(labels) // 2)
     to_twin = losses.gather(1, twin[:, None]).mean()
@@ -66,39 +69,38 @@ def stream_information_loss(similarity: Tensor, labels: Tensor, temperature: flo
 
 
 def memory_information_loss(similarity: Tensor, rows: Tensor, columns: Tensor, temperature: float = 0.07) -> Tensor:
-    """The memory term, and that against the previous net."""
+    """Return the memory term, also used for the term against the previous net."""
     return same_label_loss(pair_losses(similarity, temperature, keep_self=True), rows, columns)
 
 
-class MutualInformationMaximisation(LabelScheme):
-    """Learns holistic features of the stream and keeps those of the memory, by Adam.
+class MutualInformationMaximization(LabelScheme):
+    """Trains by Adam to keep all features of the stream and of the memory, not only those that tell classes apart.
 
     Args:
-        replay: memory images of one step at most.
-        replay_per_class: and at most so many times the classes seen.
-        temperature: T.
-        projection: width of the linear projector (at most the feature's).
-        learning_rate: of Adam.
-        betas: of Adam.
-        weight_decay: of Adam.
-        augment: the second view, and what the label losses see.
+        replay: largest number of memory images replayed in one step.
+        replay_per_class: largest number of them per class seen.
+        temperature: temperature of the similarities (T).
+        projection: width of the linear projector; at most the number of features.
+        learning_rate: learning rate of Adam.
+        betas: decay rates of Adam's two moment estimates.
+        weight_decay: weight decay of Adam.
+        augment: augmentation that makes the second view, and the images of the label losses.
     """
 
     provides = frozenset({"logits", "replay"})
 
     def __init__(
         self,
-        replay: int = 64,
-        replay_per_class: int = 7,
-        temperature: float = 0.07,
-        projection: int = 128,
-        learning_rate: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.99),
-        weight_decay: float = 1e-4,
-        augment: ViewAugmentation = ViewAugmentation(crop="aligned", crop_scale=(0.3, 1.0), jitter=0.0, grey=0.25),
+        replay: Natural = 64,
+        replay_per_class: Natural = 7,
+        temperature: Positive = 0.07,
+        projection: Count = 128,
+        learning_rate: NonNegative = 1e-3,
+        betas: tuple[Decay, Decay] = (0.9, 0.99),
+        weight_decay: NonNegative = 1e-4,
+        augment: ViewAugmentation = ViewAugmentation(crop="aligned", crop_scale=(0.3, 1.0), jitter=0.0, gray=0.25),
     ) -> None:
         super().__init__(learning_rate)
-        require_at_least(0, replay=replay, replay_per_class=replay_per_class)
         self.replay, self.replay_per_class = replay, replay_per_class
         self.temperature, self.projection, self.augment = temperature, projection, augment
         self.betas, self.weight_decay = betas, weight_decay
@@ -116,19 +118,19 @@ class MutualInformationMaximisation(LabelScheme):
             model.parameters(), lr=self.learning_rate, betas=self.betas, weight_decay=self.weight_decay
         )
 
-    def on_boundary(self, ctx: Context) -> None:
+    def on_boundary(self, ctx: StepContext) -> None:
         self.previous.take(ctx.model)
         self.finished_classes = ctx.classes
 
-    def check_restored(self, ctx: Context) -> None:
+    def check_restored(self, ctx: StepContext) -> None:
         if not 0 <= self.finished_classes <= ctx.classes:
             raise ValueError(f"{self.finished_classes} finished classes of {ctx.classes} cannot be")
         self.previous.require_classes(self.finished_classes, ctx.model)
 
-    def replay_size(self, ctx: Context) -> int:
+    def replay_size(self, ctx: StepContext) -> int:
         return min(self.replay, self.replay_per_class * ctx.classes) if self.finished_classes else 0
 
-    def loss(self, stream: Batch, replay: Batch | None, ctx: Context) -> Tensor:
+    def loss(self, stream: Batch, replay: Batch | None, ctx: StepContext) -> Tensor:
         views, labels = self._views(stream, ctx)
         if replay is None:
             features, projections = ctx.model.outputs(views, PROJECTION)
@@ -149,12 +151,12 @@ class MutualInformationMaximisation(LabelScheme):
             + self._logit_loss(replay, ctx)
         )
 
-    def _views(self, batch: Batch, ctx: Context) -> tuple[Tensor, Tensor]:
+    def _views(self, batch: Batch, ctx: StepContext) -> tuple[Tensor, Tensor]:
         first = sixteen_transforms(batch.x)
         second = augment_view(first, self.augment, ctx.rng["augment"])
         return torch.cat([first, second]), sixteen_labels(batch.y).repeat(2)
 
-    def _similarity(self, features: Tensor, projections: Tensor, ctx: Context) -> Tensor:
+    def _similarity(self, features: Tensor, projections: Tensor, ctx: StepContext) -> Tensor:
         projections, features = F.normalize(projections, dim=1), F.normalize(features, dim=1)
         width = projections.shape[1]
         offsets = max(1, features.shape[1] - width)
@@ -167,11 +169,11 @@ class MutualInformationMaximisation(LabelScheme):
         similarity = F.normalize(projections, dim=1) @ before.T
         return memory_information_loss(similarity, labels, labels, self.temperature)
 
-    def _label_loss(self, batch: Batch, ctx: Context) -> Tensor:
+    def _label_loss(self, batch: Batch, ctx: StepContext) -> Tensor:
         views = augment_view(batch.x, self.augment, ctx.rng["augment"])
         return F.cross_entropy(ctx.model.logits(views), batch.y)
 
-    def _logit_loss(self, batch: Batch, ctx: Context) -> Tensor:
+    def _logit_loss(self, batch: Batch, ctx: StepContext) -> Tensor:
         views = augment_view(batch.x, self.augment, ctx.rng["augment"])
         with torch.no_grad():
             before = self.previous.net(views, LOGITS)[1]

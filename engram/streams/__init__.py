@@ -1,17 +1,19 @@
-"""Where samples come from: data sets, and the order their images arrive in."""
+"""Data sets, and streams that deliver their images in a certain order."""
 
 from engram.streams.dataset import DataError, Dataset, from_arrays
 from engram.streams.loading import DATASETS, load_dataset
-from engram.streams.order import Scenario, Task, TaskStream, class_incremental
+from engram.streams.order import Scenario, StreamOptions, Task, TaskStream, class_incremental, default_batch
 
 __all__ = [
     "DATASETS",
     "DataError",
     "Dataset",
     "Scenario",
+    "StreamOptions",
     "Task",
     "TaskStream",
     "class_incremental",
+    "default_batch",
     "from_arrays",
     "load_dataset",
 ]

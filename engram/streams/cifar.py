@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 (Krizhevsky, 2009) as their publisher ships them: the archive, or the folder it unpacks to."""
+"""CIFAR-10 and CIFAR-100 (Krizhevsky, 2009) as published: the archive, or the folder it unpacks to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,19 @@ LARGEST_FILE = 200_000_000
 
 @dataclass(frozen=True)
 class CifarFiles:
-    """How one of the two is laid out; `md5` names every file that is read."""
+    """The files of CIFAR-10 or CIFAR-100.
+
+    Args:
+        name: name of the data set.
+        folder: name of the folder that the archive unpacks to.
+        archive: file name of the archive.
+        train: names of the files with training images.
+        test: name of the file with test images.
+        meta: name of the file with the class names.
+        labels: key of the labels in the files with images.
+        label_names: key of the class names in the file `meta`.
+        md5: checksum of every file that is read, by its name.
+    """
 
     name: str
     folder: str
@@ -69,11 +81,18 @@ CIFAR10 = CifarFiles(
 
 
 def find_cifar(files: CifarFiles, root: Path) -> Path | None:
+    """Return the path of the data set's folder or archive in `root`, or None if neither is there."""
     return first_existing(root, [files.folder], [files.archive])
 
 
 def load_cifar(files: CifarFiles, place: Path, size: int = 32) -> Dataset:
-    """The data set at `place`, every file checked before it is read."""
+    """Load the data set. The checksum of every file is checked first.
+
+    Args:
+        files: the files of CIFAR-10 or CIFAR-100.
+        place: path of the folder or the archive.
+        size: pixels per side of the loaded images.
+    """
     contents = _checked(files, open_files(place, f"{files.folder}/"))
     names = load_arrays(contents[files.meta], files.meta)[files.label_names]
     train_x, train_y = _join([load_arrays(contents[name], name) for name in files.train], files.labels)

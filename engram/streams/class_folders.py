@@ -1,4 +1,4 @@
-"""One folder a class, as in torchvision's ImageFolder, and the split of classes that come without a test set."""
+"""Images in one folder per class, as in torchvision's ImageFolder, and the split of data sets without a test set."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ SIZE = 32
 
 
 def training_share(count: int) -> int:
-    """Of a class without a test set: the first five sixths of its images train, and one at least."""
+    """Return how many of the `count` images of a class are for training: the first five sixths, at least one."""
     return max(1, count * 5 // 6)
 
 
 def split(files: dict[str, list[str]], classes: list[str]) -> list[ImageFile]:
-    """Each class's files, the last ones for testing."""
+    """Split the files of each class into training and test images. The last files of a class are its test images.
+
+    Args:
+        files: names of image files, by class.
+        classes: the classes, in the order of their labels.
+    """
     return [
         ImageFile(name, label, test=position >= training_share(len(files[each])))
         for label, each in enumerate(classes)
@@ -29,7 +34,16 @@ def split(files: dict[str, list[str]], classes: list[str]) -> list[ImageFile]:
 
 
 def load_folder(place: Path, size: int = SIZE, skip_damaged: bool = False) -> Dataset:
-    """Images of `place/<class>/`, split by the rule above, or of `place/train/<class>/` and `place/test/<class>/`."""
+    """Load the images in `place/<class>/`, or in `place/train/<class>/` and `place/test/<class>/`.
+
+    The test folder may also be named val, valid or validation. If there is no separate training or test folder, the
+    last images of each class are the test set (see `training_share`).
+
+    Args:
+        place: path of the folder.
+        size: pixels per side of the loaded images.
+        skip_damaged: leave out image files that cannot be read, instead of stopping.
+    """
     tree = open_files(place)
     tops = {name.split("/")[0] for name in tree.names() if is_image(name)}
     training, testing = tops & set(TRAINING), tops & set(TEST)
@@ -38,7 +52,7 @@ def load_folder(place: Path, size: int = SIZE, skip_damaged: bool = False) -> Da
         classes = sorted(members)
         tested = by_class(tree, sorted(testing))
         if unknown := sorted(tested.keys() - members.keys()):
-            raise DataError(f"{place}: class {unknown[0]!r} has test images but no training image")
+            raise DataError(f"{place}: class {unknown[0]!r} has test images but no training image: add some")
         files = [
             ImageFile(name, label, test)
             for label, each in enumerate(classes)
@@ -50,12 +64,17 @@ def load_folder(place: Path, size: int = SIZE, skip_damaged: bool = False) -> Da
         classes = sorted(members)
         files = split(members, classes)
     if not classes:
-        raise DataError(f"{place} holds no image in a folder of its class: put them in {place}/<class>/")
+        raise DataError(f"{place} has no image in a folder of its class: put the images in {place}/<class>/")
     return from_files(place.resolve().name, tree, files, classes, size, skip_damaged)
 
 
 def by_class(tree: FileTree, tops: Iterable[str]) -> dict[str, list[str]]:
-    """Image files by the name of their folder below `tops`, sorted."""
+    """Return the names of all image files by class. Class folders are those directly below the folders `tops`.
+
+    Args:
+        tree: the files.
+        tops: names of folders; an empty name stands for the top of the tree.
+    """
     found: dict[str, list[str]] = {}
     for top in tops:
         depth = 1 if top else 0

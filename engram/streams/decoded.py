@@ -1,7 +1,8 @@
-"""Image files decoded once: later runs map the pixels into memory and start in seconds.
+"""A cache of decoded images. Image files are decoded once; later runs map the pixels into memory and start in seconds.
 
-A cache entry is named by what decides its pixels: the files as they are now, the size and the choice to skip damaged
-ones. It is built aside and renamed into place, so that two processes may build it at once and neither sees half of it.
+The name of a cache entry is a hash of everything that its pixels depend on: the current files, the image size, and
+whether damaged files are skipped. An entry is built in a temporary folder and then renamed. So two processes can build
+the same entry at the same time, and neither sees an incomplete one.
 """
 
 from __future__ import annotations
@@ -23,26 +24,37 @@ from typing import Any
 import numpy as np
 from platformdirs import user_cache_path
 
-from engram.checkpoint import write_json
+from engram.persistence.files import write_json
 from engram.streams.dataset import Array, DataError, Dataset
 from engram.streams.files import FileTree
 from engram.streams.images import LARGEST_FILE, decode
 
 FORMAT = 2
-"""Raised whenever decoding changes."""
+"""Version of the cache. It is increased whenever decoding changes."""
 CHUNK = 512
+"""Number of images that are decoded at a time."""
 PIXELS, FACTS = "pixels.raw", "facts.json"
-"""Of an entry: the images one after the other, and what they are; the second is written last and removed first."""
+"""Files of a cache entry: the pixels of all images, and a description of them.
+
+The description is written last and removed first, so an entry that has it is complete.
+"""
 BUILDING = ".building-"
+"""Prefix of the folders in which entries are built."""
 DEAD_AFTER = 24 * 3600
-"""Seconds without a change after which nobody is building any more."""
+"""Seconds without a change after which a folder of an unfinished entry is removed."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class ImageFile:
-    """A file of the tree, its class index, and whether it is a test image."""
+    """An image file of a data set.
+
+    Args:
+        name: name of the file in its `FileTree`.
+        label: index of its class.
+        test: whether it is a test image; otherwise it is a training image.
+    """
 
     name: str
     label: int
@@ -50,7 +62,7 @@ class ImageFile:
 
 
 def cache_folder() -> Path:
-    """Where decoded images are kept: $ENGRAM_CACHE, or the user's cache."""
+    """Return the folder in which decoded images are kept: $ENGRAM_CACHE, or the user's cache folder."""
     given = os.environ.get("ENGRAM_CACHE")
     return Path(given) if given else user_cache_path("engram")
 
@@ -63,7 +75,16 @@ def from_files(
     size: int,
     skip_damaged: bool = False,
 ) -> Dataset:
-    """A data set of image files, decoded now or before."""
+    """Make a data set from image files. The files are decoded unless their pixels are in the cache.
+
+    Args:
+        name: name of the data set.
+        tree: the folder or archive that holds the files.
+        files: the image files.
+        class_names: name of each class.
+        size: pixels per side of the decoded images.
+        skip_damaged: leave out image files that cannot be read, instead of stopping.
+    """
     files = sorted(files, key=lambda file: file.test)
     images, kept = _decoded(name, tree, [file.name for file in files], size, skip_damaged)
     left = [files[index] for index in kept]
@@ -73,12 +94,15 @@ def from_files(
 
 
 def _decoded(name: str, tree: FileTree, names: list[str], size: int, skip_damaged: bool) -> tuple[Array, list[int]]:
-    """The pixels of these files and which of them they are (all but the damaged, each named in a warning)."""
+    """Return the pixels of the files, and the positions in `names` of the files that were decoded.
+
+    A warning is logged for each damaged file that is left out.
+    """
     facts = json.dumps([FORMAT, tree.fingerprint(), names, size, skip_damaged])
     folder = cache_folder() / "decoded"
     entry = folder / f"{name}-{size}px-{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
     if not (entry / FACTS).is_file():
-        _log.info("decoding %d images of %s once", len(names), name)
+        _log.info("decoding %d images of %s; this is done only once", len(names), name)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             building = Path(tempfile.mkdtemp(prefix=BUILDING, dir=folder))
@@ -105,7 +129,7 @@ def _decoded(name: str, tree: FileTree, names: list[str], size: int, skip_damage
 
 
 class _Decoder:
-    """Decodes files in order; what is damaged stops it, or is left out and noted."""
+    """Decodes files in order. A damaged file raises a DataError, or is left out and listed in `damaged`."""
 
     def __init__(self, tree: FileTree, names: list[str], size: int, skip_damaged: bool) -> None:
         self.tree, self.names, self.size, self.skip_damaged = tree, names, size, skip_damaged
@@ -113,6 +137,7 @@ class _Decoder:
         self.damaged: list[str] = []
 
     def chunks(self) -> Iterator[Array]:
+        """Yield the decoded images, at most `CHUNK` at a time."""
         with ThreadPoolExecutor() as pool:
             for start in range(0, len(self.names), CHUNK):
                 images = []
@@ -127,6 +152,7 @@ class _Decoder:
                     yield np.stack(images)
 
     def name_damaged(self) -> None:
+        """Log a warning for each file that was left out."""
         for message in self.damaged:
             _log.warning("left out: %s", message)
 
@@ -157,6 +183,7 @@ class _Decoder:
 
 
 def _build(folder: Path, decoder: _Decoder, source: dict[str, Any]) -> None:
+    """Write the files of a cache entry into `folder`."""
     try:
         with (folder / PIXELS).open("wb") as file:
             for chunk in decoder.chunks():
@@ -165,10 +192,13 @@ def _build(folder: Path, decoder: _Decoder, source: dict[str, Any]) -> None:
             os.fsync(file.fileno())
         write_json(folder / FACTS, source | {"kept": decoder.kept, "damaged": decoder.damaged})
     except OSError as error:
-        raise DataError(f"decoded images cannot be written to {folder.parent} ({error}): free some space") from error
+        raise DataError(
+            f"decoded images cannot be written to {folder.parent} ({error}): free some space there"
+        ) from error
 
 
 def _move_into_place(building: Path, entry: Path) -> None:
+    """Rename a finished entry. If another process was faster, its entry is kept."""
     try:
         building.rename(entry)
     except OSError:
@@ -177,7 +207,7 @@ def _move_into_place(building: Path, entry: Path) -> None:
 
 
 def _forget_outdated(folder: Path, source: dict[str, Any], entry: Path) -> None:
-    """Remove what was decoded from the same place before its files changed, and what a dead process left behind."""
+    """Remove entries of the same source from before its files changed, and unfinished entries of dead processes."""
     for other in list(folder.iterdir()):
         with suppress(OSError, ValueError):
             if other.name.startswith(BUILDING):

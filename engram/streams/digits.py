@@ -1,4 +1,4 @@
-"""The embedded stream: scikit-learn's handwritten digits (UCI, 1797 images of 8×8), real data without a download."""
+"""The embedded stream: scikit-learn's handwritten digits (UCI, 1797 images of 8×8), which need no download."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ TEST_EVERY = 5
 
 
 def load_digits(size: int = 16) -> Dataset:
-    """Grey images of `size` pixels a side, a multiple of 8: each pixel is repeated."""
+    """Load the digits as gray images. Images larger than 8×8 repeat each pixel.
+
+    Args:
+        size: pixels per side of the loaded images, a multiple of 8.
+    """
     from sklearn.datasets import load_digits as load
 
     if size % 8:
-        raise DataError(f"the digits are 8×8: {size} pixels a side is not a multiple of that")
+        raise DataError(f"the digits have 8×8 pixels, so {size} pixels per side are not possible: give a multiple of 8")
     scale = size // 8
     bunch = load()
     pixels = np.rint(bunch.images * (255 / 16)).astype(np.uint8)

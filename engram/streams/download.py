@@ -1,4 +1,4 @@
-"""One file over the network: resumed where it broke off, checked, and there only when it is whole."""
+"""Download a file: interrupted downloads are resumed, and the file appears only when it is complete and checked."""
 
 from __future__ import annotations
 
@@ -15,16 +15,29 @@ from pathlib import Path
 from engram.streams.dataset import DataError
 
 BLOCK = 1 << 20
+"""Number of bytes that are read at a time."""
 ATTEMPTS = 3
 PAUSE = 1.0
+"""Seconds between two attempts."""
 TIMEOUT = 30.0
+"""Seconds to wait for the server."""
 
 Progress = Callable[[int, int], None]
-"""Hears of bytes there and bytes in all."""
+"""Called with the number of bytes downloaded so far and the total number of bytes."""
 
 
 def download(url: str, target: Path, md5: str, size: int, on_progress: Progress = lambda done, total: None) -> None:
-    """Fetch `url` into `target`. What arrived is kept beside it as .part, and the next call goes on from there."""
+    """Download `url` into the file `target`.
+
+    An incomplete download is kept next to it with the suffix .part, and the next call resumes it.
+
+    Args:
+        url: address of the file.
+        target: path to write.
+        md5: checksum that the file must have.
+        size: number of bytes that the file must have.
+        on_progress: called with the number of bytes so far and in total, after each block.
+    """
     part = target.with_name(target.name + ".part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -34,23 +47,25 @@ def download(url: str, target: Path, md5: str, size: int, on_progress: Progress 
             if attempt + 1 < ATTEMPTS:
                 time.sleep(PAUSE)
         else:
-            raise DataError(f"{url} broke off {ATTEMPTS} times; what arrived is kept: the same command goes on")
+            raise DataError(
+                f"the download of {url} broke off {ATTEMPTS} times: run the same command again to resume it"
+            )
     except OSError as error:
         if error.errno == errno.ENOSPC:
             needed = f"{size / 1e6:.0f} MB are needed"
             raise DataError(
-                f"{target.parent} is full, {needed}; what arrived is kept: the same command goes on"
+                f"{target.parent} is full, {needed}: free some space and run the same command again to resume"
             ) from error
-        raise DataError(f"{target.parent} cannot be written ({error}): choose another with ENGRAM_DATA") from error
+        raise DataError(f"{target.parent} cannot be written ({error}): set ENGRAM_DATA to another folder") from error
     found = _md5(part)
     if found != md5:
         part.unlink()
-        raise DataError(f"{url} gave a file whose md5 is {found}, not {md5}: it was removed, try again")
+        raise DataError(f"{url} gave a file whose md5 is {found}, not {md5}: it was removed, so download it again")
     os.replace(part, target)
 
 
 def _fetch(url: str, part: Path, size: int, on_progress: Progress) -> bool:
-    """Append to `part` what is missing; whether all of it is there now."""
+    """Append the missing bytes to `part` and return whether it is complete."""
     have = part.stat().st_size if part.exists() else 0
     if have > size:
         part.unlink()
@@ -73,21 +88,22 @@ def _fetch(url: str, part: Path, size: int, on_progress: Progress) -> bool:
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             part.unlink()
             return False
-        raise DataError(f"{url} answered {error.code} ({error.reason})") from error
+        raise DataError(f"{url} answered with the HTTP status {error.code} ({error.reason})") from error
     except urllib.error.URLError as error:
         if have:
             return False
-        raise DataError(f"{url} cannot be reached ({error.reason})") from error
+        raise DataError(f"{url} cannot be reached ({error.reason}): check the network and try again") from error
     except (_BrokenOff, http.client.HTTPException, ConnectionError, TimeoutError):
         return False
     return have >= size
 
 
 class _BrokenOff(Exception):
-    """The connection ended too early."""
+    """Raised when the connection ended too early."""
 
 
 def _received(response: http.client.HTTPResponse, count: int) -> bytes:
+    """Return up to `count` bytes. Network errors become `_BrokenOff`, which tells them from errors of the disk."""
     try:
         return response.read(count)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Data sets by name: where each is looked for, what it should hold and where it comes from."""
+"""The known data sets: how to find, load and download each of them by its name."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from engram.naming import suggest
-from engram.streams.cifar import CIFAR10, CIFAR100, find_cifar, load_cifar
+from engram.base.naming import suggest
+from engram.streams.cifar import CIFAR10, CIFAR100, CifarFiles, find_cifar, load_cifar
 from engram.streams.class_folders import SIZE as FOLDER_SIZE
 from engram.streams.class_folders import load_folder
 from engram.streams.dataset import DataError, Dataset, data_folder
@@ -19,7 +19,14 @@ from engram.streams.tiny_imagenet import find_tiny_imagenet, load_tiny_imagenet
 
 @dataclass(frozen=True)
 class Download:
-    """An archive at its publisher's."""
+    """An archive that can be downloaded from the publisher of a data set.
+
+    Args:
+        url: address of the archive.
+        file: file name to save it as.
+        md5: checksum of the archive.
+        bytes: size of the archive.
+    """
 
     url: str
     file: str
@@ -29,7 +36,20 @@ class Download:
 
 @dataclass(frozen=True)
 class KnownDataset:
-    """A data set with a name."""
+    """A data set that can be loaded by its name.
+
+    Args:
+        description: what it is, in one line.
+        size: pixels per side of its images.
+        classes: number of classes.
+        train: number of training images.
+        test: number of test images.
+        layout: files or folders in which it can be given.
+        find: returns its path in a data folder, or None if it is not there.
+        load: loads it from a path, given the pixels per side and whether to skip damaged images.
+        download: the archive of its publisher, if there is one.
+        obtain: what to do if there is no download.
+    """
 
     description: str
     size: int
@@ -41,7 +61,22 @@ class KnownDataset:
     load: Callable[[Path, int, bool], Dataset]
     download: Download | None = None
     obtain: str = ""
-    """What to do where there is no download."""
+
+
+def _cifar(kind: CifarFiles, classes: int, folder: str, md5: str, size: int) -> KnownDataset:
+    """Return the entry of CIFAR-10 or CIFAR-100; `md5` and `size` are those of its archive."""
+    archive = f"cifar-{classes}-python.tar.gz"
+    return KnownDataset(
+        description=f"CIFAR-{classes} (Krizhevsky, 2009)",
+        size=32,
+        classes=classes,
+        train=50_000,
+        test=10_000,
+        layout=f"{archive}, or the folder {folder}/",
+        find=partial(find_cifar, kind),
+        load=lambda place, size, skip_damaged: load_cifar(kind, place, size),
+        download=Download(f"https://www.cs.toronto.edu/~kriz/{archive}", archive, md5, size),
+    )
 
 
 DATASETS: dict[str, KnownDataset] = {
@@ -55,38 +90,8 @@ DATASETS: dict[str, KnownDataset] = {
         find=lambda root: Path("scikit-learn"),
         load=lambda place, size, skip_damaged: load_digits(size),
     ),
-    "cifar10": KnownDataset(
-        description="CIFAR-10 (Krizhevsky, 2009)",
-        size=32,
-        classes=10,
-        train=50_000,
-        test=10_000,
-        layout="cifar-10-python.tar.gz, or the folder cifar-10-batches-py/",
-        find=partial(find_cifar, CIFAR10),
-        load=lambda place, size, skip_damaged: load_cifar(CIFAR10, place, size),
-        download=Download(
-            "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-            "cifar-10-python.tar.gz",
-            "c58f30108f718f92721af3b95e74349a",
-            170_498_071,
-        ),
-    ),
-    "cifar100": KnownDataset(
-        description="CIFAR-100 (Krizhevsky, 2009)",
-        size=32,
-        classes=100,
-        train=50_000,
-        test=10_000,
-        layout="cifar-100-python.tar.gz, or the folder cifar-100-python/",
-        find=partial(find_cifar, CIFAR100),
-        load=lambda place, size, skip_damaged: load_cifar(CIFAR100, place, size),
-        download=Download(
-            "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
-            "cifar-100-python.tar.gz",
-            "eb9058c3a382ffc7106e4002c42a8d85",
-            169_001_437,
-        ),
-    ),
+    "cifar10": _cifar(CIFAR10, 10, "cifar-10-batches-py", "c58f30108f718f92721af3b95e74349a", 170_498_071),
+    "cifar100": _cifar(CIFAR100, 100, "cifar-100-python", "eb9058c3a382ffc7106e4002c42a8d85", 169_001_437),
     "mini-imagenet": KnownDataset(
         description="Mini-ImageNet (Vinyals et al., 2016), its three splits joined",
         size=84,
@@ -94,11 +99,12 @@ DATASETS: dict[str, KnownDataset] = {
         train=50_000,
         test=10_000,
         layout="mini-imagenet.zip or mini-imagenet/ with images/ and train.csv, val.csv, test.csv, or with one folder "
-        "a class; or mini-imagenet-cache-train.pkl, -val.pkl and -test.pkl",
+        "per class; or mini-imagenet-cache-train.pkl, -val.pkl and -test.pkl",
         find=find_mini_imagenet,
         load=load_mini_imagenet,
         obtain="Mini-ImageNet has no official download: make it from ImageNet (ILSVRC 2012) with the csv files of Ravi "
-        "and Larochelle (2017), or obtain one of the layouts above from somebody who may pass it on",
+        "and Larochelle (2017), or get a copy from somebody who is allowed to share it, in one of the layouts that "
+        "`engram data info mini-imagenet` lists",
     ),
     "tiny-imagenet": KnownDataset(
         description="Tiny-ImageNet-200 (Stanford CS231N), its validation images as test set",
@@ -120,16 +126,23 @@ DATASETS: dict[str, KnownDataset] = {
 
 
 def known_dataset(name: str) -> KnownDataset:
+    """Return the known data set of that name."""
     if name not in DATASETS:
-        raise DataError(f"unknown data set, and no folder, {name!r}{suggest(name, list(DATASETS))}")
+        raise DataError(f"{name!r} is neither a known data set nor a folder{suggest(name, list(DATASETS))}")
     return DATASETS[name]
 
 
 def load_dataset(name: str, size: int | None = None, skip_damaged: bool = False, root: Path | None = None) -> Dataset:
-    """The data set of that name from `root` (default: the data folder), or the folder of that path with one folder of
-    images a class; `size` pixels a side, its own (a folder's: 32) if not given."""
+    """Load a data set.
+
+    Args:
+        name: name of a known data set, or path of a folder with one folder of images per class.
+        size: pixels per side of the loaded images; if not given, the data set's own, or 32 for a folder.
+        skip_damaged: leave out image files that cannot be read, instead of stopping.
+        root: folder in which known data sets are looked for; `data_folder()` if not given.
+    """
     if size is not None and size < 1:
-        raise DataError(f"images of {size} pixels a side: give a positive size")
+        raise DataError(f"images cannot have {size} pixels per side: give at least 1")
     if name not in DATASETS and Path(name).is_dir():
         return load_folder(Path(name), size or FOLDER_SIZE, skip_damaged)
     known, root = known_dataset(name), root or data_folder()
@@ -140,7 +153,7 @@ def load_dataset(name: str, size: int | None = None, skip_damaged: bool = False,
 
 
 def how_to_obtain(name: str, root: Path) -> str:
-    """What to put where."""
+    """Return in words how to get a data set and put it into the folder `root`."""
     known = known_dataset(name)
     if known.download is None:
         return f"{known.obtain}. Put it into {root}, or set ENGRAM_DATA to the folder that holds it"

@@ -1,8 +1,8 @@
-"""Tiny-ImageNet-200 as its publisher ships it: the zip, or the folder it unpacks to.
+"""Tiny-ImageNet-200 as published: the zip archive, or the folder it unpacks to.
 
     wnids.txt   words.txt   train/<wnid>/images/*.JPEG   val/images/*.JPEG   val/val_annotations.txt
 
-Its validation images, which have labels, are the test set.
+The validation images are the test set, because the published test images have no labels.
 """
 
 from __future__ import annotations
@@ -18,10 +18,18 @@ FOLDER = "tiny-imagenet-200"
 
 
 def find_tiny_imagenet(root: Path) -> Path | None:
+    """Return the path of the data set's folder or archive in `root`, or None if neither is there."""
     return first_existing(root, [FOLDER], [f"{FOLDER}.zip", f"{FOLDER}*.zip"])
 
 
 def load_tiny_imagenet(place: Path, size: int = 64, skip_damaged: bool = False) -> Dataset:
+    """Load the data set.
+
+    Args:
+        place: path of the folder or the zip archive.
+        size: pixels per side of the loaded images.
+        skip_damaged: leave out image files that cannot be read, instead of stopping.
+    """
     tree = open_files(place, f"{FOLDER}/")
     classes = _classes(tree)
     index = {wnid: position for position, wnid in enumerate(classes)}
@@ -30,6 +38,7 @@ def load_tiny_imagenet(place: Path, size: int = 64, skip_damaged: bool = False) 
 
 
 def _classes(tree: FileTree) -> list[str]:
+    """Return the ids of the classes, sorted. wnids.txt and the folders in train/ must agree on them."""
     classes = sorted(_lines(tree, "wnids.txt"))
     found = {name.split("/")[1] for name in tree.names("train/") if name.count("/") > 1}
     if found != set(classes):
@@ -58,7 +67,7 @@ def _validation(tree: FileTree, index: dict[str, int]) -> list[ImageFile]:
 
 
 def _names(tree: FileTree, classes: list[str]) -> list[str]:
-    """The first word of each class, with its id where two classes share it."""
+    """Return the first word for each class. If several classes share it, the class id is appended."""
     words = (
         dict(line.split("\t", 1) for line in _lines(tree, "words.txt") if "\t" in line) if "words.txt" in tree else {}
     )
@@ -71,7 +80,7 @@ def _lines(tree: FileTree, name: str) -> list[str]:
 
 
 def _by_number(name: str) -> tuple[str, int]:
-    """n01443537_2.JPEG before n01443537_10.JPEG."""
+    """Return a sort key that puts n01443537_2.JPEG before n01443537_10.JPEG."""
     stem = name.rsplit(".", 1)[0]
     beginning, _, number = stem.rpartition("_")
     return (beginning, int(number)) if number.isdigit() else (stem, 0)

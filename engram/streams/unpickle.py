@@ -1,7 +1,7 @@
-"""Reads the pickles that data sets are published as, admitting nothing but arrays of numbers and plain values.
+"""Read pickles of published data sets safely: only plain values and arrays of numbers are allowed.
 
-Nothing of numpy's own machinery is handed to the pickle, which could be abused to read memory it should not: stand-ins
-take what a pickled array says about itself, check it, and build the array from its bytes.
+A pickle could misuse numpy's own functions to read foreign memory, so it gets none of them. Stand-ins receive the
+description of a pickled array instead, check it, and build the array from its bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from engram.streams.dataset import DataError
 
 
 class _Dtype:
-    """What a pickle says of a dtype: only booleans, integers and floats of a fixed size."""
+    """Stand-in for a numpy dtype. Only booleans, integers and floats of a fixed size are allowed."""
 
     def __init__(self, code: Any, *rest: Any) -> None:
         text = code.decode("latin1") if isinstance(code, bytes) else code
@@ -31,11 +31,11 @@ class _Dtype:
         if order == ">":
             self.dtype = self.dtype.newbyteorder(">")
         elif order not in ("<", "|", "="):
-            raise pickle.UnpicklingError("an array's byte order is none")
+            raise pickle.UnpicklingError("an array has an unknown byte order")
 
 
 class _Array:
-    """What a pickle says of an array; `array` once it is complete."""
+    """Stand-in for a numpy array. The attribute `array` is set once the state was read."""
 
     array: np.ndarray[Any, Any]
 
@@ -46,26 +46,28 @@ class _Array:
 
 def _array(content: Any, kind: Any, shape: Any, order: Any) -> np.ndarray[Any, Any]:
     if not isinstance(kind, _Dtype) or not isinstance(content, bytes | bytearray) or order not in ("C", "F"):
-        raise pickle.UnpicklingError("an array is not made of bytes of a kind")
+        raise pickle.UnpicklingError("an array has no valid dtype, content or memory order")
     if not isinstance(shape, tuple) or not all(type(side) is int and side >= 0 for side in shape):
-        raise pickle.UnpicklingError("an array has no shape")
+        raise pickle.UnpicklingError("an array has no valid shape")
     if math.prod(shape) * kind.dtype.itemsize != len(content):
-        raise pickle.UnpicklingError("an array has not as many bytes as its shape says")
+        raise pickle.UnpicklingError("the number of bytes of an array does not fit its shape")
     return np.frombuffer(bytes(content), kind.dtype).reshape(shape, order=order)
 
 
 def _reconstruct(*ignored: Any) -> _Array:
+    """Stand-in for numpy's `_reconstruct`, which makes an array whose state follows."""
     return _Array()
 
 
 def _from_buffer(content: Any, kind: Any, shape: Any, order: Any) -> _Array:
+    """Stand-in for numpy's `_frombuffer`, which makes an array from its bytes."""
     array = _Array()
     array.array = _array(content, kind, shape, order)
     return array
 
 
 def _latin1(text: str, encoding: str) -> bytes:
-    """How Python 3 writes the bytes of an array for Python 2 to read."""
+    """Stand-in for `codecs.encode`: Python 3 writes bytes as latin1 text if Python 2 is to read them."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"bytes encoded as {str(encoding)[:20]!r} do not belong in a data set")
     return text.encode("latin1")
@@ -89,15 +91,20 @@ class _ArrayUnpickler(pickle.Unpickler):
 
 
 def load_arrays(content: bytes, name: str) -> Any:
-    """Unpickle plain values and numpy arrays; anything else is refused, `name` being what the refusal calls it."""
+    """Return the content of a pickle of plain values and numpy arrays. Anything else raises a DataError.
+
+    Args:
+        content: bytes of the pickle.
+        name: name of the file, for messages.
+    """
     try:
         return _finished(_ArrayUnpickler(io.BytesIO(content), encoding="bytes").load())
     except Exception as error:
-        raise DataError(f"{name} is damaged or no data set ({error}): obtain it again") from error
+        raise DataError(f"{name} is damaged or not a data set ({error}): obtain it again") from error
 
 
 def _finished(node: Any) -> Any:
-    """The value with its arrays in place of the stand-ins."""
+    """Return the value with the stand-ins replaced by their arrays."""
     if isinstance(node, _Array):
         return node.array
     if isinstance(node, dict):

@@ -1,24 +1,37 @@
 """Summarizing stream data: queue, differentiable augmentation, matching losses, the summarizer."""
 
-from engram.summarize.augment import AugmentationRanges, DifferentiableAugmentation, augment, draw_augmentation
+from engram.summarize.differentiable_augmentation import (
+    AugmentationRanges,
+    DifferentiableAugmentation,
+    augment_differentiably,
+    draw_augmentation,
+)
 from engram.summarize.image_optimizer import image_learning_rate
-from engram.summarize.losses import gradient_matching_loss, mean_feature, relationship_loss
-from engram.summarize.matching import MatchingTarget, matching_target, summarizing_loss
+from engram.summarize.matching import (
+    MATCHING,
+    MatchingLoss,
+    gradient_matching_loss,
+    gradient_target,
+    gradient_terms,
+    mean_feature,
+    relationship_loss,
+)
 from engram.summarize.queue import ClassQueue
 from engram.summarize.stream_summarizer import StreamSummarizer
 
 __all__ = [
+    "MATCHING",
     "AugmentationRanges",
     "ClassQueue",
     "DifferentiableAugmentation",
-    "MatchingTarget",
+    "MatchingLoss",
     "StreamSummarizer",
-    "augment",
+    "augment_differentiably",
     "draw_augmentation",
     "gradient_matching_loss",
+    "gradient_target",
+    "gradient_terms",
     "image_learning_rate",
-    "matching_target",
     "mean_feature",
     "relationship_loss",
-    "summarizing_loss",
 ]

@@ -18,7 +18,7 @@ PUBLISHED_RATES = {1: 2e-4, 5: 1e-3, 10: 4e-3}
 
 
 def image_learning_rate(slots_per_class: int) -> float:
-    """The paper's rate at k = 1, 5, 10; log-interpolated between, the nearest outside."""
+    """Return the paper's rate at k = 1, 5, 10; log-interpolated between them, and the nearest one outside."""
     known = sorted(PUBLISHED_RATES)
     if slots_per_class <= known[0]:
         return PUBLISHED_RATES[known[0]]
@@ -31,7 +31,7 @@ def image_learning_rate(slots_per_class: int) -> float:
 
 @torch.no_grad()
 def drift(image: Tensor, velocity: Tensor, steps: int, learning_rate: float, momentum: float) -> None:
-    """`steps` SGD steps without gradient, in place: velocity decays, the image moves by the geometric sum."""
+    """Do `steps` SGD steps without gradient, in place: velocity decays, the image moves by the geometric sum."""
     decay = momentum**steps
     distance = momentum * (1 - decay) / (1 - momentum)
     image.sub_(velocity, alpha=learning_rate * distance)
@@ -40,6 +40,6 @@ def drift(image: Tensor, velocity: Tensor, steps: int, learning_rate: float, mom
 
 @torch.no_grad()
 def step(image: Tensor, velocity: Tensor, gradient: Tensor, learning_rate: float, momentum: float) -> None:
-    """One SGD step, in place."""
+    """Do one SGD step, in place."""
     velocity.mul_(momentum).add_(gradient)
     image.sub_(velocity, alpha=learning_rate)

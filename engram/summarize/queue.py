@@ -5,25 +5,32 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engram.core import Batch, Part, as_float
+from engram.base.batch import Batch, as_float
+from engram.base.part import Part
 
 
 class ClassQueue(Part):
-    """A ring of `capacity` images a class, for at most `max_classes` classes: the least recently seen one leaves.
+    """Keeps the last images of each current class, in a ring.
 
-    Images that came as uint8 are kept as uint8. With no capacity it takes a whole batch, until it is cleared.
+    If there are more than `max_classes` classes, the least recently seen one leaves.
+
+    Images that came as uint8 are kept as uint8.
+
+    Args:
+        capacity: number of images kept of each class; 0 keeps the whole batch at hand, until the queue is cleared.
+        max_classes: number of classes kept.
     """
 
     def __init__(self, capacity: int, max_classes: int) -> None:
         self.capacity, self.max_classes = capacity, max_classes
-        self.add_state("images", {}, count_as="queue")
+        self.add_state("images", {}, count_as="queue", on_cpu=True)
         self.add_state("pushed", {})
         self.images: dict[int, Tensor]
-        """By class, least recently seen first; not in order of arrival within a class."""
+        """Images by class, the least recently seen class first; within a class in no particular order."""
         self.pushed: dict[int, int]
-        """Images ever pushed, by class."""
+        """Number of images ever pushed, by class."""
         self.lost = 0
-        """Images that left with their class since the queue was last cleared."""
+        """Number of images that left with their class since the queue was last cleared."""
 
     @property
     def classes(self) -> list[int]:
@@ -53,14 +60,14 @@ class ClassQueue(Part):
         self.images[label], self.pushed[label] = ring, pushed + len(new)
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Refuse a restored queue that could not hold images of this shape."""
+        """Raise a ValueError if a restored queue does not fit images of this shape."""
         for label, images in self.images.items():
             fits = images.dtype in (torch.uint8, torch.float32) and images.shape[1:] == shape
             if not fits or len(images) > self.capacity or not isinstance(self.pushed.get(label), int):
                 raise ValueError(f"the queue of class {label} holds {images.dtype} {tuple(images.shape)}")
 
     def read(self, label: int, chosen: Tensor | None = None) -> Tensor:
-        """The images of a class, or those at the chosen places."""
+        """Return the images of a class, or those at the chosen places."""
         images = self.images[label]
         return as_float(images if chosen is None else images[chosen])
 

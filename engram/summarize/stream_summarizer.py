@@ -1,5 +1,5 @@
-"""SSD's summarizer (Gu et al., 2024): summaries are optimised so that θ's gradients on them, and their relation to past
-summaries, match those of the stream.
+"""SSD's summarizer (Gu et al., 2024): summaries are optimized until θ's gradients on them, and their distances to
+past summaries, match those of the stream.
 
 For each current class c, with real images from the queue and synthetic images M_c:
     L_s = L_g(∇θ CE(real), ∇θ CE(M_c)) + γ L_r          M_c ← SGD with momentum on L_s, through θ's gradient
@@ -10,19 +10,26 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engram.core import Batch, Context, StoreReport, Summarizer, SummarizingNet, choose
-from engram.errors import InputError, NonFiniteLossError
-from engram.initialise import initialise
-from engram.state import Tree, pad_optimizer_state
-from engram.summarize.augment import AugmentationRanges, augment, draw_augmentation
+from engram.base.batch import Batch, choose
+from engram.base.context import MemoryContext
+from engram.base.errors import InputError, NonFiniteLossError
+from engram.base.initialization import initialize
+from engram.base.interfaces import StoreReport, Summarizer, SummarizingNet
+from engram.base.settings import Convert, Count, Decay, Natural, NonNegative
+from engram.persistence.state import pad_optimizer_state
+from engram.summarize.differentiable_augmentation import (
+    AugmentationRanges,
+    augment_differentiably,
+    draw_augmentation,
+)
 from engram.summarize.image_optimizer import drift, image_learning_rate, step
-from engram.summarize.matching import matching_target, summarizing_loss
+from engram.summarize.matching import MATCHING, matching_name
 from engram.summarize.queue import ClassQueue
 
 _log = logging.getLogger(__name__)
@@ -30,16 +37,24 @@ _log = logging.getLogger(__name__)
 FAST_REAL_IMAGES, FAST_SUMMARY_IMAGES, FAST_THETA_INTERVAL = 16, 5, 2
 
 
-class PastSummaries:
-    """θ's features of past summaries, each computed once a round: θ and they stay as they are within it."""
+def sum_of(terms: dict[str, Tensor]) -> Tensor:
+    """Return the loss: the sum of its terms, in their order."""
+    first, *others = terms.values()
+    for term in others:
+        first = first + term
+    return first
 
-    def __init__(self, slots: Tensor, theta: SummarizingNet, ctx: Context) -> None:
+
+class PastSummaries:
+    """θ's features of past summaries, each computed once per round, in which neither changes."""
+
+    def __init__(self, slots: Tensor, theta: SummarizingNet, ctx: MemoryContext) -> None:
         self.ids, self.theta, self.memory = ctx.memory.ids[slots].tolist(), theta, ctx.memory
         self._known: dict[int, Tensor] = {}
 
     @torch.no_grad()
     def features(self, chosen: list[int]) -> Tensor:
-        """Of the summaries with these ids."""
+        """Return the features of the summaries with these ids."""
         if missing := [identity for identity in chosen if identity not in self._known]:
             slots = torch.tensor([self.memory.slot_of(identity) for identity in missing])
             self._known.update(zip(missing, self.theta.features(self.memory.read(slots).x), strict=True))
@@ -47,79 +62,68 @@ class PastSummaries:
 
 
 class StreamSummarizer(Summarizer):
-    """Rounds of summarizing over the current classes, and the training of θ.
+    """Summarizes the current classes in rounds, and trains θ.
 
     Args:
-        interval: iterations between rounds (τ), counted from the last arrival of new classes.
-        queue: most recent real images kept for each current class; 0 to use those of the batch at hand and keep none.
-        ready: images a class needs in its queue before it is summarized; the whole queue if not given (of none, one).
-        fast: summarize by the cheaper defaults of `real_images`, `summary_images` and `theta_interval`: a third of the
-            cost or less.
-        real_images: real images drawn from a class's queue at each visit; all of them, or 16 if `fast`, if not given.
-        summary_images: summaries of a class moved by the loss at a visit, drawn anew, the others by momentum alone;
-            all of them, or 5 if `fast`, if not given.
+        interval: number of iterations between rounds (τ), counted from the last arrival of new classes.
+        queue: number of recent real images kept of each current class; 0 uses the batch at hand and keeps none.
+        ready: number of images a class needs in its queue before it is summarized; a full queue if not given.
+        fast: use cheaper defaults for `real_images`, `summary_images` and `theta_interval`, at a third of the cost
+            or less.
+        real_images: number of real images drawn from a class's queue at each visit. If not given: all of them, or 16
+            with `fast`.
+        summary_images: number of summaries of a class that the loss moves at a visit, drawn each time; the others
+            move by momentum alone. If not given: all of them, or 5 with `fast`.
+        matching: name of the matching loss; "gradients" is the paper's.
         gamma: weight of relationship matching (γ).
-        anchors: past summaries drawn at each class visit for relationship matching.
-        learning_rate: of the summaries; the paper's by slots per class if not given.
-        momentum: of the summaries.
-        augment: the differentiable augmentation of real and synthetic images.
-        wait_full: no round before the memory has filled once.
-        max_current_classes: classes kept in the queue; the least recently seen leaves.
-        new_classes: on new classes, re-initialise θ by PyTorch's defaults as published, or keep it and grow its head.
-        theta_learning_rate: of θ.
-        theta_momentum: of θ.
-        theta_batch: images of one step of θ.
-        theta_past_images: original images from the memory that join the stream batch to train θ.
-        theta_interval: iterations between the training of θ; 1, or 2 if `fast`, if not given.
+        anchors: number of past summaries drawn at each visit for relationship matching.
+        learning_rate: learning rate of the summaries; the paper's for the slots per class if not given.
+        momentum: momentum of the summaries.
+        augment: ranges of the differentiable augmentation of real and synthetic images.
+        wait_full: start no round before the memory was full once.
+        max_current_classes: number of classes kept in the queue; the least recently seen one leaves.
+        new_classes: when new classes come, "reinit" initializes θ again, as published; "grow" keeps it and grows its
+            head.
+        theta_learning_rate: learning rate of θ.
+        theta_momentum: momentum of θ.
+        theta_batch: number of images in one training step of θ.
+        theta_past_images: number of original memory images that join the stream batch to train θ.
+        theta_interval: number of iterations between training steps of θ. If not given: 1, or 2 with `fast`.
     """
 
     needs = frozenset({"claims"})
 
     def __init__(
         self,
-        interval: int = 6,
-        queue: int = 64,
-        ready: int | None = None,
+        interval: Count = 6,
+        queue: Natural = 64,
+        ready: Count | None = None,
         fast: bool = False,
-        real_images: int | None = None,
-        summary_images: int | None = None,
-        gamma: float = 1.0,
-        anchors: int = 10,
-        learning_rate: float | None = None,
-        momentum: float = 0.9,
+        real_images: Count | None = None,
+        summary_images: Count | None = None,
+        matching: Annotated[str, Convert(matching_name, "the name of a matching loss")] = "gradients",
+        gamma: NonNegative = 1.0,
+        anchors: Natural = 10,
+        learning_rate: NonNegative | None = None,
+        momentum: Decay = 0.9,
         augment: AugmentationRanges = AugmentationRanges(),
         wait_full: bool = False,
-        max_current_classes: int = 20,
+        max_current_classes: Count = 20,
         new_classes: Literal["reinit", "grow"] = "reinit",
-        theta_learning_rate: float = 0.01,
-        theta_momentum: float = 0.9,
-        theta_batch: int = 10,
-        theta_past_images: int = 10,
-        theta_interval: int | None = None,
+        theta_learning_rate: NonNegative = 0.01,
+        theta_momentum: Decay = 0.9,
+        theta_batch: Count = 10,
+        theta_past_images: Natural = 10,
+        theta_interval: Count | None = None,
     ) -> None:
         if fast:
             real_images = FAST_REAL_IMAGES if real_images is None else real_images
             summary_images = FAST_SUMMARY_IMAGES if summary_images is None else summary_images
             theta_interval = FAST_THETA_INTERVAL if theta_interval is None else theta_interval
         theta_interval = 1 if theta_interval is None else theta_interval
-        if interval < 1 or queue < 0 or not 1 <= (max(queue, 1) if ready is None else ready) <= max(queue, 1):
-            raise InputError(
-                f"interval {interval}, queue {queue}, ready {ready}: need interval ≥ 1, queue ≥ 0, 1 ≤ ready ≤ queue"
-            )
-        if not 0 <= momentum < 1:
-            raise InputError(f"momentum is {momentum}: need 0 ≤ momentum < 1")
-        if min(max_current_classes, theta_batch) < 1 or min(anchors, theta_past_images) < 0:
-            raise InputError(
-                f"max_current_classes {max_current_classes}, theta_batch {theta_batch}: need at least 1; "
-                f"anchors {anchors}, theta_past_images {theta_past_images}: need at least 0"
-            )
-        if any(number is not None and number < 1 for number in (real_images, summary_images, theta_interval)):
-            raise InputError(
-                f"real_images {real_images}, summary_images {summary_images}, theta_interval {theta_interval}: "
-                "need at least 1 of each"
-            )
-        if new_classes not in ("reinit", "grow"):
-            raise InputError(f"new_classes is {new_classes!r}: choose 'reinit' or 'grow'")
+        if ready is not None and ready > max(queue, 1):
+            raise InputError(f"ready is {ready}, more than the {queue} images of the queue: need at most that many")
+        self.matching = MATCHING[matching]()
         self.interval, self.ready = interval, ready or max(queue, 1)
         self.real_images, self.summary_images = real_images, summary_images
         self.gamma, self.anchors = gamma, anchors
@@ -134,14 +138,14 @@ class StreamSummarizer(Summarizer):
         self.add_state("rounds", 0)
         self.queue: ClassQueue
         self.working: dict[int, dict[str, Tensor]]
-        """By image id: the float copy the optimizer moves, and its velocity."""
+        """The float copy that the optimizer moves and its velocity, by image id."""
         self.age: int
-        """Iterations since the last reset, this one excluded."""
+        """Number of iterations since the last reset, without this one."""
         self.boundary_passed: bool
         """Whether a task ended since the last reset."""
         self._told_of_lost = False
         self.last_losses: dict[str, float] = {}
-        """Mean L_g and γ L_r over the classes of the last round."""
+        """The terms of the loss, each a mean over the classes of the last round."""
 
     def build(self, theta: SummarizingNet) -> None:
         self.add_state("theta", theta, count_as="theta")
@@ -151,14 +155,7 @@ class StreamSummarizer(Summarizer):
         self.add_state("theta_optimizer", optimizer, count_as="optimizer")
         self.theta_optimizer = optimizer
 
-    def load_state(self, tree: Tree) -> None:
-        super().load_state(tree)
-        device = next(self.theta.parameters()).device if "theta" in self.declared else torch.device("cpu")
-        self.working = {
-            slot: {name: tensor.to(device) for name, tensor in copy.items()} for slot, copy in self.working.items()
-        }
-
-    def check_restored(self, ctx: Context) -> None:
+    def check_restored(self, ctx: MemoryContext) -> None:
         shape = ctx.memory.shape
         self.queue.check(shape)
         for identity, copy in self.working.items():
@@ -169,25 +166,25 @@ class StreamSummarizer(Summarizer):
         with torch.no_grad():
             self.theta(torch.zeros(1, *shape, device=next(self.theta.parameters()).device))
 
-    def on_boundary(self, ctx: Context) -> None:
+    def on_boundary(self, ctx: MemoryContext) -> None:
         self.boundary_passed = True
 
-    def on_new_classes(self, new: list[int], ctx: Context) -> None:
+    def on_new_classes(self, new: list[int], ctx: MemoryContext) -> None:
         self.theta.grow(ctx.classes, ctx.rng["theta"])
         if self.new_classes == "grow" or (len(new) < ctx.classes and not self.boundary_passed):
             pad_optimizer_state(self.theta_optimizer)
             return
-        initialise(self.theta, ctx.rng["theta"])
+        initialize(self.theta, ctx.rng["theta"])
         self.theta_optimizer.state.clear()
         self.queue.clear()
         self.working.clear()
         self.age = 0
         self.boundary_passed = False
 
-    def push(self, stream: Batch, ctx: Context) -> None:
+    def push(self, stream: Batch, ctx: MemoryContext) -> None:
         self.queue.push(stream)
 
-    def after_store(self, stream: Batch, report: StoreReport, ctx: Context) -> None:
+    def after_store(self, stream: Batch, report: StoreReport, ctx: MemoryContext) -> None:
         with ctx.clock("summarize"):
             if self.age % self.interval == 0 and (ctx.memory.has_filled or not self.wait_full):
                 self._round(self._ready_classes(report, ctx), ctx)
@@ -198,8 +195,8 @@ class StreamSummarizer(Summarizer):
             self.queue.clear()
         self.age += 1
 
-    def _ready_classes(self, report: StoreReport, ctx: Context) -> list[int]:
-        """Classes with enough real images and all their slots, none of them claimed just now; ascending."""
+    def _ready_classes(self, report: StoreReport, ctx: MemoryContext) -> list[int]:
+        """Return the classes, ascending, that have enough real images and all their slots, none claimed just now."""
         memory = ctx.memory
         quota = min(ctx.slots_per_class, max(1, memory.capacity // ctx.classes))
         claiming = set(memory.labels[report.claimed].tolist())
@@ -211,9 +208,10 @@ class StreamSummarizer(Summarizer):
                 "come in turn. Raise summarize.max_current_classes, or lower summarize.ready",
                 *(self.ready, self.queue.max_classes),
             )
-        return [label for label in queued if label not in claiming and memory.owns_share(label, quota, ctx.classes)]
+        waiting = [label for label in queued if label not in claiming]
+        return [label for label in waiting if memory.limit.owns_share(memory, label, quota, ctx.classes)]
 
-    def _round(self, classes: list[int], ctx: Context) -> None:
+    def _round(self, classes: list[int], ctx: MemoryContext) -> None:
         if not classes:
             return
         memory = ctx.memory
@@ -247,8 +245,8 @@ class StreamSummarizer(Summarizer):
         self.rounds += 1
         self.last_losses = {name: sum(loss[name] for loss in losses) / len(losses) for name in losses[0]}
 
-    def _sync_working_copies(self, ctx: Context) -> set[int]:
-        """Give each image claimed by a current class a working copy, drop the others; returns the ids held."""
+    def _sync_working_copies(self, ctx: MemoryContext) -> set[int]:
+        """Give each image claimed by a current class a working copy, drop the others, and return the ids held."""
         memory = ctx.memory
         slots = {
             int(memory.ids[slot]): slot for label in self.queue.classes for slot in memory.claimed_by(label).tolist()
@@ -261,38 +259,40 @@ class StreamSummarizer(Summarizer):
         return set(slots)
 
     def _gradient(
-        self, images: Tensor, label: int, past: PastSummaries, ctx: Context
+        self, images: Tensor, label: int, past: PastSummaries, ctx: MemoryContext
     ) -> tuple[Tensor, dict[str, float]]:
-        """∂L_s/∂M_c, and the two losses."""
+        """Return ∂L_s/∂M_c, and the terms of the loss by name."""
         real = self._augmented(self._real_images(label, ctx).to(images.device), ctx)
-        target = matching_target(self.theta, real, label)
+        target = self.matching.target(self.theta, real, label)
         synthetic = images.clone().requires_grad_()
         augmented = self._augmented(synthetic, ctx)
         anchors = self._anchors(past, ctx)
-        matching, relation = summarizing_loss(self.theta, augmented, label, target, anchors, self.gamma)
-        (gradient,) = torch.autograd.grad(matching + relation, synthetic)
-        return gradient, {"gradient_matching": float(matching.detach()), "relationship": float(relation.detach())}
+        terms = self.matching.terms(self.theta, augmented, label, target, anchors, self.gamma)
+        (gradient,) = torch.autograd.grad(sum_of(terms), synthetic)
+        return gradient, {name: float(term.detach()) for name, term in terms.items()}
 
-    def _visited(self, slots: Tensor, ctx: Context) -> Tensor:
+    def _visited(self, slots: Tensor, ctx: MemoryContext) -> Tensor:
         if self.summary_images is None or len(slots) <= self.summary_images:
             return slots
         return slots[choose(self.summary_images, len(slots), ctx.rng["summarize"])]
 
-    def _real_images(self, label: int, ctx: Context) -> Tensor:
+    def _real_images(self, label: int, ctx: MemoryContext) -> Tensor:
         if self.real_images is None:
             return self.queue.read(label)
         return self.queue.read(label, choose(self.real_images, self.queue.count(label), ctx.rng["summarize"]))
 
-    def _augmented(self, images: Tensor, ctx: Context) -> Tensor:
-        return augment(images, draw_augmentation(len(images), images.shape[-1], ctx.rng["summarize"], self.augment))
+    def _augmented(self, images: Tensor, ctx: MemoryContext) -> Tensor:
+        return augment_differentiably(
+            images, draw_augmentation(len(images), images.shape[-1], ctx.rng["summarize"], self.augment)
+        )
 
-    def _anchors(self, past: PastSummaries, ctx: Context) -> Tensor | None:
+    def _anchors(self, past: PastSummaries, ctx: MemoryContext) -> Tensor | None:
         if not past.ids or not self.gamma or not self.anchors:
             return None
         chosen = choose(self.anchors, len(past.ids), ctx.rng["summarize"])
         return past.features([past.ids[position] for position in chosen.tolist()])
 
-    def _train_theta(self, stream: Batch, ctx: Context) -> None:
+    def _train_theta(self, stream: Batch, ctx: MemoryContext) -> None:
         real = ctx.memory.real_images()
         chosen = real[choose(self.theta_past_images, len(real), ctx.rng["theta"])]
         batch = Batch.join(stream, ctx.memory.read(chosen) if len(chosen) else None)

@@ -1,6 +1,5 @@
 """The commands as a user calls them."""
 
-import dataclasses
 import json
 import os
 import re
@@ -15,7 +14,7 @@ import pytest
 
 from engram import Learner
 from engram.cli import COMMANDS, main
-from engram.experiment.config import RunConfig
+from engram.experiment.config import RunConfig, changed_settings
 from engram.experiment.demo import METHODS as DEMO_METHODS
 from engram.experiment.demo import demo_config
 from tests.helpers import start_engram
@@ -60,7 +59,7 @@ def test_help_of_run_shows_every_setting_of_the_method_with_its_default(capsys: 
     with pytest.raises(SystemExit):
         main(["run", "scr+ssd", "--help"])
     shown = " ".join(capsys.readouterr().out.split())
-    assert "--summarize.interval INTERVAL iterations between rounds" in shown
+    assert "--summarize.interval INTERVAL number of iterations between rounds" in shown
     assert "--images-per-class" in shown
     assert re.search(r"--scheme.augment.hue .*?default: 0.1", shown)
 
@@ -70,10 +69,12 @@ def test_run_then_compare_then_look_at_the_memory(tmp_path: Path, capsys: pytest
     assert main(["run", "scr+ssd", "digits", *TINY_SSD, "--slots-per-class", "1", "--out", str(out)]) == 0
     assert "task 2" in capsys.readouterr().out
     result = json.loads((out / "result.json").read_text())
-    assert result["settings"] == {
-        "summarize": {"interval": 2, "queue": 8, "ready": 4},
-        "net": {"width": 8},
-        "theta": {"width": 8},
+    assert changed_settings(RunConfig.from_dict(result["config"])) == {
+        "net.width": 8,
+        "summarize.interval": 2,
+        "summarize.queue": 8,
+        "summarize.ready": 4,
+        "theta.width": 8,
     }
     assert main(["run", "scr", "digits", *TINY, "--slots-per-class", "1", "--out", str(tmp_path / "scr")]) == 0
     capsys.readouterr()
@@ -82,7 +83,7 @@ def test_run_then_compare_then_look_at_the_memory(tmp_path: Path, capsys: pytest
     assert [row["name"] for row in rows] == ["scr", "scr+ssd"]
     assert rows[1]["difference"]["half_width"] is None
     assert main(["compare", str(tmp_path)]) == 0
-    assert "Of a single seed nothing can be said" in capsys.readouterr().out
+    assert "One seed says nothing about chance" in capsys.readouterr().out
     assert main(["memory", "show", str(out)]) == 0
     shown = capsys.readouterr().out
     assert "4 of 4 slots filled" in shown
@@ -106,7 +107,7 @@ def test_method_and_data_set_named_first_win_over_a_config_file(tmp_path: Path) 
     out = tmp_path / "run"
     assert main(["run", "er", "digits", "--config", str(file), "--net.width", "8", "--out", str(out)]) == 0
     result = json.loads((out / "result.json").read_text())
-    assert (result["method"], result["dataset"], result["memory_size"]) == ("er", "digits", 3)
+    assert tuple(result["config"][name] for name in ("method", "dataset", "memory_size")) == ("er", "digits", 3)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,6 @@ def test_method_and_data_set_named_first_win_over_a_config_file(tmp_path: Path) 
     [
         (["--config"], "--config needs a value"),
         (["--method"], "--method needs a value"),
-        (["--threads", "0"], "threads is 0: need at least 1"),
     ],
 )
 def test_options_without_their_value_are_named(
@@ -132,7 +132,7 @@ def test_options_without_their_value_are_named(
 def test_a_config_file_that_is_no_yaml_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "broken.yaml").write_text("[unclosed")
     assert main(["run", "--config", str(tmp_path / "broken.yaml")]) == 1
-    assert "broken.yaml is no YAML" in capsys.readouterr().err
+    assert "broken.yaml is not valid YAML" in capsys.readouterr().err
 
 
 def test_a_demonstration_goes_on_only_in_a_folder_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -288,14 +288,16 @@ def test_demo_compares_with_and_without_summaries(
     from engram.cli import demo_command
 
     def tiny(method: str, seed: int) -> RunConfig:
-        return dataclasses.replace(demo_config(method, seed), tasks=2, images_per_class=30)
+        return demo_config(method, seed).replace(tasks=2, images_per_class=30)
 
     monkeypatch.setattr(demo_command, "demo_config", tiny)
     assert main(["demo", "--seeds", "1", "--out", str(tmp_path / "demo")]) == 0
     shown = capsys.readouterr().out
     assert all(re.search(rf"^{re.escape(method)} +1 ", shown, flags=re.MULTILINE) for method in DEMO_METHODS)
     assert (tmp_path / "demo" / "scr+ssd" / "seed-0" / "memory" / "contact-sheet.png").is_file()
-    assert main(["demo", "--seeds", "0", "--out", str(tmp_path / "none")]) == 1
+    with pytest.raises(SystemExit, match="2"):
+        main(["demo", "--seeds", "0", "--out", str(tmp_path / "none")])
+    assert "seeds is 0: need a whole number of at least 1" in capsys.readouterr().err
 
 
 def test_demo_resets_at_every_task_and_has_more_than_ten_rounds_in_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,7 +305,7 @@ def test_demo_resets_at_every_task_and_has_more_than_ten_rounds_in_each(monkeypa
     from engram.streams import class_incremental, load_dataset
 
     stream = class_incremental(load_dataset("digits"), seed=0)
-    learner = _make_learner(demo_config("scr+ssd", 0), stream)
+    learner = _make_learner(demo_config("scr+ssd", 0).filled(stream))
     without_training(learner, monkeypatch)
     for task in stream.tasks:
         before = learner.rounds
@@ -311,3 +313,37 @@ def test_demo_resets_at_every_task_and_has_more_than_ten_rounds_in_each(monkeypa
             learner.observe(x, y)
         assert learner.rounds - before > 10
         assert len(learner.summarizer.queue.classes) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "er", "digits"],
+        ["demo"],
+        ["paper", "components", "--scale", "smoke"],
+        ["memory", "import", "folder", "out"],
+    ],
+)
+def test_every_command_that_trains_takes_a_device_and_refuses_one_that_is_not_there(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        main([*arguments, "--device", "cuda:7"])
+    (line, _) = capsys.readouterr().err.splitlines()
+    assert "device 'cuda:7' is not available here: there is cpu" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_value_gets_one_line_that_says_what_is_allowed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", "er", "digits", "--memory-size", "zero"])
+    line, hint = capsys.readouterr().err.splitlines()
+    assert line == "engram run: memory_size is 'zero': need a whole number of at least 1, or none"
+    assert hint == "See engram run --help"
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", "er", "digits", "--scheme.passes", "jiont"])
+    assert "did you mean 'joint'?" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", "er", "digits", "--devise", "cpu"])
+    assert "unknown option --devise: did you mean '--device'?" in capsys.readouterr().err

@@ -33,7 +33,7 @@ def test_info_and_check_say_how_complete_it_is(folders: Path, capsys) -> None:
     for action in ("info", "check"):
         assert main(["data", action, "tiny-imagenet"]) == 0
         shown = words(capsys)
-        assert "holds 3 classes, 36 training images (12 to 12 a class), 6 test images" in shown
+        assert "holds 3 classes, 36 training images (12 to 12 per class), 6 test images" in shown
         assert "Not complete" in shown
         assert "6 of 10,000 test images" in shown
 
@@ -67,7 +67,7 @@ def test_get_fetches_from_the_publisher(folders: Path, capsys, monkeypatch: pyte
     assert main(["data", "get", "cifar10"]) == 0
     assert asked == ["https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"]
     assert main(["data", "get", "cifar10"]) == 0
-    assert "cifar10 is there" in words(capsys)
+    assert "cifar10 is already there" in words(capsys)
     assert len(asked) == 1
 
 
@@ -101,6 +101,7 @@ def test_a_run_on_an_own_folder_names_its_stream(tmp_path: Path, capsys) -> None
     options = ["--class-order", "fixed", "--instance-order", "kept", "--memory-size", "4", "--net.width", "8"]
     assert main([*arguments, *options, "--out", str(out)]) == 0
     result = json.loads((out / "result.json").read_text())
-    assert (result["stream"], result["class_order"], result["instance_order"]) == ("blurry(0.2)", "fixed", "kept")
-    assert (result["image_size"], result["images_seen"]) == (16, 40)
-    assert result["classes_total"] is None, "a blurry stream does not announce its classes"
+    chosen = result["config"]
+    assert (chosen["stream"], chosen["class_order"], chosen["instance_order"]) == ("blurry(0.2)", "fixed", "kept")
+    assert (chosen["image_size"], result["images_seen"]) == (16, 40)
+    assert chosen["classes_total"] is None, "a blurry stream does not announce its classes"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from engram import InputError, Learner
-from engram.knn_shapley import knn_shapley
+from engram.base.knn_shapley import knn_shapley
 from engram.methods import METHODS, names
 from engram.retrieval import MaximalGradientInterference, MaximallyInterfered
 from engram.testing import CHECKS, feed, small_options, toy_stream

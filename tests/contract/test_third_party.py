@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from torch import Tensor
 
-from engram.classify import Softmax
+from engram.base.batch import Batch
+from engram.base.context import StepContext
+from engram.classifiers import Softmax
 from engram.cli import main
-from engram.core import Batch, Context
 from engram.memory import Reservoir
 from engram.methods import METHODS, Method
 from engram.retrieval import RandomRetrieval
@@ -31,10 +32,10 @@ class ReplayMostly(LabelScheme):
         self.stream_weight, self.replay = stream_weight, replay
         self.add_state("steps", 0)
 
-    def replay_size(self, ctx: Context) -> int:
+    def replay_size(self, ctx: StepContext) -> int:
         return self.replay
 
-    def loss(self, stream: Batch, replay: Batch | None, ctx: Context) -> Tensor:
+    def loss(self, stream: Batch, replay: Batch | None, ctx: StepContext) -> Tensor:
         self.steps += 1
         loss = self.stream_weight * label_loss(stream, ctx)
         return loss if replay is None else loss + label_loss(replay, ctx)
@@ -56,7 +57,10 @@ def test_it_runs_lists_and_composes_by_name(
     out = tmp_path / "run"
     tiny = ["--tasks", "2", "--images-per-class", "15", "--memory-size", "4", "--net.width", "8"]
     assert main(["run", "mine", "digits", *tiny, "--scheme.stream-weight", "0.25", "--out", str(out)]) == 0
-    assert json.loads((out / "result.json").read_text())["settings"]["scheme"] == {"stream_weight": 0.25}
+    assert json.loads((out / "result.json").read_text())["config"]["settings"]["scheme"] == {
+        "stream_weight": 0.25,
+        "replay": 8,
+    }
     capsys.readouterr()
     assert main(["methods", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
@@ -67,8 +71,8 @@ def test_it_runs_lists_and_composes_by_name(
 class Forgetful(ReplayMostly):
     """Weighs the stream by a count it never declares as state."""
 
-    def loss(self, stream: Batch, replay: Batch | None, ctx: Context) -> Tensor:
-        self.stream_weight += 0.1
+    def loss(self, stream: Batch, replay: Batch | None, ctx: StepContext) -> Tensor:
+        self.stream_weight += 0.01
         return super().loss(stream, replay, ctx)
 
 

@@ -66,7 +66,9 @@ def test_a_sheet_of_the_stream_shows_the_run_s_own_images_class_by_class(tmp_pat
     labels = np.repeat([7, 3, 5], 20)
     levels = np.arange(60, dtype=np.uint8) + np.uint8(10) * labels.astype(np.uint8)
     images = np.broadcast_to(levels[:, None, None, None], (60, 1, 16, 16))
-    stream = class_incremental(from_arrays(images, labels, images, labels), 0, "strict", 5, classes_per_task=1)
+    stream = class_incremental(
+        from_arrays(images, labels, images, labels), 0, stream="strict", batch=5, classes_per_task=1
+    )
     without, learner = (small_learner(memory_size=3, slots_per_class=1, keep_originals=kept) for kept in (False, True))
     for x, y in stream:
         learner.observe(x, y)

@@ -14,8 +14,8 @@ import safetensors.torch
 import torch
 
 from engram import InputError, Learner
-from engram.checkpoint import FORMAT, CheckpointError
-from engram.errors import NonFiniteLossError
+from engram.base.errors import NonFiniteLossError
+from engram.persistence.checkpoint import FORMAT, CheckpointError
 from engram.testing import fingerprint
 from tests.faults.soak import amount
 from tests.helpers import feed, small_learner, toy_images, toy_stream

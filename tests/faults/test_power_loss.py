@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from engram.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
+from engram.persistence.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from tests.faults.disk import Operation, Recorder, after_power_loss
 
 

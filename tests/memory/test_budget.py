@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engram import InputError, Learner
-from engram.core import Batch
-from engram.memory import Store, parse_codec
-from engram.sizes import parse_bytes
+from engram.base.batch import Batch
+from engram.base.sizes import parse_bytes
+from engram.memory import ByteLimit, SlotLimit, Store, parse_codec
 from engram.testing import fingerprint
 from tests.helpers import small_learner, toy_images
 
@@ -20,13 +20,13 @@ SHAPE = (1, 16, 16)
 
 
 def image_of(number: int, roughness: float = 0.3) -> torch.Tensor:
-    """A grey level that tells the image's number, and noise that decides how many bytes it takes."""
+    """A gray level that tells the image's number, and noise that decides how many bytes it takes."""
     noise = torch.rand(SHAPE, generator=torch.Generator().manual_seed(number)) - 0.5
     return (0.1 + 0.08 * (number % 11) + 0.04 * roughness * noise).clamp(0, 1)
 
 
 def store(budget: int, codec: str = "webp(60)") -> Store:
-    return Store(None, SHAPE, parse_codec(codec), budget=budget)
+    return Store(ByteLimit(budget), SHAPE, parse_codec(codec))
 
 
 def test_sizes_as_people_write_them() -> None:
@@ -94,7 +94,7 @@ def test_a_summary_that_grows_makes_room_or_stays_as_it_was() -> None:
 def test_the_budget_holds_after_every_batch(
     method: str, codec: str, budget: int, stream: list[list[int]], seed: int
 ) -> None:
-    """Every image says by its grey level which class it is of, through any codec and a few rounds of summarizing."""
+    """Every image says by its gray level which class it is of, through any codec and a few rounds of summarizing."""
     each = parse_codec(codec).record_bytes(SHAPE)
     if each is not None and each > budget:
         return
@@ -109,7 +109,11 @@ def test_the_budget_holds_after_every_batch(
         levels = held.x.mean((1, 2, 3))
         for level, label in zip(levels.tolist(), held.y.tolist(), strict=True):
             assert level == pytest.approx(_level(learner.labels[label]), abs=0.035)
-        if method in ("scr+ssd", "scr+dynamic") and memory.limit is not None and memory.limit >= len(learner.labels):
+        if (
+            method in ("scr+ssd", "scr+dynamic")
+            and isinstance(memory.limit, SlotLimit)
+            and memory.limit.slots >= len(learner.labels)
+        ):
             assert len(set(held.y.tolist())) == len(learner.labels)
 
 
@@ -125,7 +129,7 @@ def _marked(label: int, number: int) -> torch.Tensor:
 def test_slots_follow_from_the_bytes_of_fixed_size_images() -> None:
     learner = Learner("er", memory_bytes="1KB", codec="uint8", net={"width": 8})
     learner.observe(torch.rand(4, *SHAPE), [0, 1, 2, 3])
-    assert learner.memory.limit == 3
+    assert learner.memory.capacity == 3
     with pytest.raises(InputError, match="256 bytes as uint8"):
         Learner("er", memory_bytes=100, codec="uint8").observe(torch.rand(1, *SHAPE), [0])
     with pytest.raises(InputError, match="give one of them"):
@@ -244,10 +248,10 @@ def test_a_class_whose_images_are_large_is_summarized_once_it_has_its_share_of_t
         memory.claim(memory.put(memory.size, image_of(number, 0.0), 0, priority=1.0))
     memory.claim(memory.put(memory.size, rough, 1, priority=1.0))
     assert taken > 3 * len(memory.records[0])
-    assert memory.owns_share(0, quota=3, classes=2)
-    assert memory.owns_share(1, quota=3, classes=2)
-    assert not memory.owns_share(1, quota=3, classes=1)
-    assert not memory.owns_share(2, quota=3, classes=3)
+    assert memory.limit.owns_share(memory, 0, quota=3, classes=2)
+    assert memory.limit.owns_share(memory, 1, quota=3, classes=2)
+    assert not memory.limit.owns_share(memory, 1, quota=3, classes=1)
+    assert not memory.limit.owns_share(memory, 2, quota=3, classes=3)
 
 
 def test_a_class_that_finds_no_room_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -125,7 +125,7 @@ def test_adopted_classes_are_past_ones(learned: Learner) -> None:
 
 def test_rehearsing_needs_counts(learned: Learner) -> None:
     for steps, batch in ((-1, 10), (1, 0)):
-        with pytest.raises(InputError, match="need 0 and 1"):
+        with pytest.raises(InputError, match="need at least 0 and 1"):
             learned.rehearse(steps, batch)
 
 
@@ -246,7 +246,7 @@ def test_there_and_back_on_the_command_line(
     mine = Learner.load(tmp_path / "new")
     assert mine.memory.size == 8
     assert mine.method == "er"
-    assert mine.codec == "uint8"
+    assert mine.options["codec"] == "uint8"
     predicted = mine.predict(toy_images([0, 1, 2, 3], 99))
     assert set(predicted) <= {0, 1, 2, 3}
     assert main(["memory", "import", str(tmp_path / "nowhere"), str(tmp_path / "x")]) == 1
@@ -274,4 +274,4 @@ def test_an_imported_memory_may_be_limited_in_bytes(learned: Learner, tmp_path: 
     limits = ["--steps", "0", "--width", "8", "--codec", "webp(50)", "--memory-bytes", "6KB"]
     assert main(["memory", "import", str(tmp_path / "m"), str(tmp_path / "new"), *limits]) == 0
     mine = Learner.load(tmp_path / "new")
-    assert (mine.memory_bytes, mine.memory.size) == (6000, 8)
+    assert (mine.options["memory_bytes"], mine.memory.size) == (6000, 8)

@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from engram.core import Batch, Randomness, StoreReport
+from engram.base.batch import Batch
+from engram.base.interfaces import StoreReport
+from engram.base.rng import Randomness
 from engram.memory import Dynamic, Reservoir, Store
 
 SHAPE = (1, 2, 2)

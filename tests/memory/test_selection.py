@@ -7,8 +7,8 @@ import torch
 from scipy.stats import chisquare
 
 from engram import Learner
-from engram.gradients import label_gradient
-from engram.memory.gss import draw_without_replacement, replacement_probability, victim_weights
+from engram.base.gradients import label_gradient
+from engram.memory.policies.gss import draw_without_replacement, replacement_probability, victim_weights
 from tests.helpers import feed, toy_images, toy_stream
 
 
@@ -58,7 +58,7 @@ def test_gss_fills_with_scores_and_drops_the_rest_of_the_batch_that_fills_it() -
 
 
 def test_gss_leaves_the_memory_alone_unless_the_batch_points_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    from engram.memory import gss
+    from engram.memory.policies import gss
 
     mine = feed(learner("gss", memory_size=6), toy_stream(1, 4))
     held = [record.clone() for record in mine.memory.records]
@@ -73,7 +73,7 @@ def test_gss_leaves_the_memory_alone_unless_the_batch_points_away(monkeypatch: p
 
 
 def test_gss_replaces_the_ith_victim_by_the_ith_image_with_its_probability(monkeypatch: pytest.MonkeyPatch) -> None:
-    from engram.memory import gss
+    from engram.memory.policies import gss
 
     mine = feed(learner("gss", memory_size=6), toy_stream(1, 4))
     monkeypatch.setattr(gss, "_largest_cosine", lambda *_: torch.tensor(-0.5))
@@ -104,7 +104,7 @@ def test_gradients_that_images_are_compared_by_are_taken_in_eval_mode() -> None:
 
 
 def test_zero_gradients_are_at_a_right_angle_to_everything() -> None:
-    from engram.memory.gss import _largest_cosine
+    from engram.memory.policies.gss import _largest_cosine
 
     assert float(_largest_cosine(torch.zeros(5), torch.rand(3, 5))) == 0
     assert float(_largest_cosine(torch.rand(5), torch.zeros(3, 5))) == 0
@@ -125,11 +125,11 @@ def test_aser_keeps_labels_with_their_images_and_the_memory_full() -> None:
 
 def test_aser_update_keeps_the_most_valuable_of_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     """With values forced so that stream images win, they take the slots of memory candidates."""
-    from engram.memory import aser
+    from engram.memory.policies import aser
 
     mine = feed(learner("aser", memory_size=12), toy_stream(1, 6))
 
-    def stream_wins(candidates, labels, points, point_labels, neighbours) -> torch.Tensor:
+    def stream_wins(candidates, labels, points, point_labels, neighbors) -> torch.Tensor:
         return torch.arange(len(candidates)).float().expand(len(points), -1)
 
     monkeypatch.setattr(aser, "knn_shapley", stream_wins)
@@ -143,11 +143,11 @@ def test_aser_update_keeps_the_most_valuable_of_candidates(monkeypatch: pytest.M
 def test_aser_update_counts_the_classes_that_were_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two a class of six announced ones make twelve candidates of thirty images outside the evaluation set; of the two
     seen so far they would make four."""
-    from engram.memory import aser
+    from engram.memory.policies import aser
 
     candidates: list[int] = []
 
-    def note(images, labels, points, point_labels, neighbours) -> torch.Tensor:
+    def note(images, labels, points, point_labels, neighbors) -> torch.Tensor:
         candidates.append(len(images))
         return torch.zeros(len(points), len(images))
 
@@ -171,14 +171,14 @@ def test_aser_retrieval_takes_the_most_valuable(monkeypatch: pytest.MonkeyPatch)
     )
     bright = mine.memory.read(candidates).x.flatten(1).mean(1)
 
-    def valued(images, labels, points, point_labels, neighbours) -> torch.Tensor:
+    def valued(images, labels, points, point_labels, neighbors) -> torch.Tensor:
         return bright.expand(len(points), -1) if len(points) == 4 else torch.zeros(len(points), len(images))
 
     monkeypatch.setattr(aser, "knn_shapley", valued)
     chosen = mine.retrieval.select(stream, 2, mine._context())
     assert chosen.tolist() == candidates[bright.topk(2).indices].tolist()
 
-    def against(images, labels, points, point_labels, neighbours) -> torch.Tensor:
+    def against(images, labels, points, point_labels, neighbors) -> torch.Tensor:
         return torch.zeros(len(points), len(images)) if len(points) == 4 else bright.expand(len(points), -1)
 
     monkeypatch.setattr(aser, "knn_shapley", against)

@@ -1,11 +1,11 @@
-"""Shapes, layouts and initialisation of the nets."""
+"""Shapes, layouts and initialization of the nets."""
 
 import pytest
 import torch
 
 from engram import InputError
-from engram.heads import GrowingLinear
-from engram.initialise import materialise
+from engram.base.heads import GrowingLinear
+from engram.base.initialization import materialize
 from engram.nets import ConvNet, ReducedResNet18
 
 CPU = torch.device("cpu")
@@ -18,7 +18,7 @@ def generator(seed: int = 0) -> torch.Generator:
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize(("size", "features"), [(16, 160), (28, 160), (32, 160), (64, 640), (84, 640)])
 def test_resnet_feature_width(size: int, channels: int, features: int) -> None:
-    net = materialise(lambda: ReducedResNet18(channels, size), generator(), CPU)
+    net = materialize(lambda: ReducedResNet18(channels, size), generator(), CPU)
     assert net.feature_width == features
     assert net(torch.rand(2, channels, size, size)).shape == (2, features)
 
@@ -35,7 +35,7 @@ def test_reduced_resnet_has_the_published_size() -> None:
 
 @pytest.mark.parametrize(("size", "features"), [(16, 512), (32, 2048), (64, 8192), (84, 12800)])
 def test_convnet_feature_width(size: int, features: int) -> None:
-    net = materialise(lambda: ConvNet(3, size), generator(), CPU)
+    net = materialize(lambda: ConvNet(3, size), generator(), CPU)
     net.grow(7, generator())
     x = torch.rand(2, 3, size, size)
     assert net.features(x).shape == (2, features)
@@ -43,29 +43,29 @@ def test_convnet_feature_width(size: int, features: int) -> None:
 
 
 def test_convnet_treats_each_image_alone() -> None:
-    net = materialise(lambda: ConvNet(1, 16, 8), generator(), CPU)
+    net = materialize(lambda: ConvNet(1, 16, 8), generator(), CPU)
     x = torch.rand(5, 1, 16, 16)
     torch.testing.assert_close(net.features(x)[2:3], net.features(x[2:3]))
 
 
 def test_convnet_norm_is_instance_norm() -> None:
-    net = materialise(lambda: ConvNet(1, 16, 8), generator(), CPU)
+    net = materialize(lambda: ConvNet(1, 16, 8), generator(), CPU)
     x = torch.rand(3, 8, 6, 6)
     torch.testing.assert_close(net.norms[0](x), torch.nn.functional.instance_norm(x, eps=1e-5))
 
 
 def test_building_draws_from_the_given_generator_alone() -> None:
     state = torch.random.get_rng_state()
-    first = materialise(lambda: ReducedResNet18(1, 16, 8), generator(4), CPU)
+    first = materialize(lambda: ReducedResNet18(1, 16, 8), generator(4), CPU)
     assert torch.equal(torch.random.get_rng_state(), state)
-    again = materialise(lambda: ReducedResNet18(1, 16, 8), generator(4), CPU)
-    other = materialise(lambda: ReducedResNet18(1, 16, 8), generator(5), CPU)
+    again = materialize(lambda: ReducedResNet18(1, 16, 8), generator(4), CPU)
+    other = materialize(lambda: ReducedResNet18(1, 16, 8), generator(5), CPU)
     assert torch.equal(first.stem.weight, again.stem.weight)
     assert not torch.equal(first.stem.weight, other.stem.weight)
 
 
-def test_initialisation_has_the_spread_of_torch_defaults() -> None:
-    ours = materialise(lambda: torch.nn.Conv2d(16, 512, 3), generator(), CPU).requires_grad_(False)
+def test_initialization_has_the_spread_of_torch_defaults() -> None:
+    ours = materialize(lambda: torch.nn.Conv2d(16, 512, 3), generator(), CPU).requires_grad_(False)
     theirs = torch.nn.Conv2d(16, 512, 3).requires_grad_(False)
     assert float(ours.weight.std()) == pytest.approx(float(theirs.weight.std()), rel=0.02)
     assert float(ours.weight.abs().max()) == pytest.approx(float(theirs.weight.abs().max()), rel=0.01)
@@ -73,7 +73,7 @@ def test_initialisation_has_the_spread_of_torch_defaults() -> None:
 
 
 def test_growing_keeps_old_outputs() -> None:
-    head = materialise(lambda: GrowingLinear(4, 2), generator(), CPU)
+    head = materialize(lambda: GrowingLinear(4, 2), generator(), CPU)
     x = torch.rand(3, 4)
     before = head(x).detach()
     head.grow(5, generator())

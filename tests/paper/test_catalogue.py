@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from engram.errors import InputError
-from engram.experiment.config import RunConfig
+from engram.base.errors import InputError
+from engram.experiment.config import RunConfig, changed_settings
 from engram.paper.catalogue import EXPERIMENTS, find_experiment
 from engram.paper.grid import Cell
 from engram.paper.scales import FULL, SCALES, SMALL, SMOKE
@@ -55,8 +55,8 @@ def test_full_is_the_papers_protocol() -> None:
     config = cell_of("main", "scr+ssd", "cifar100 K=500").config
     assert config == RunConfig(
         "scr+ssd",
-        "cifar100",
-        "paper",
+        dataset="cifar100",
+        stream="paper",
         tasks=10,
         classes_per_task=10,
         images_per_class=500,
@@ -66,7 +66,7 @@ def test_full_is_the_papers_protocol() -> None:
     )
     tiny = cell_of("main", "scr", "tiny-imagenet K=2000").config
     assert isinstance(tiny, RunConfig)
-    assert (tiny.tasks, tiny.memory_size) == (20, 2000)
+    assert (tiny.options["tasks"], tiny.options["memory_size"]) == (20, 2000)
     assert not any(cell.departures for one in EXPERIMENTS.values() for cell in one.cells(FULL))
     assert EXPERIMENTS["main"].seeds_at(FULL) == 10
     assert [EXPERIMENTS[name].seeds_at(SMALL) for name in ("main", "components", "pictures")] == [1, 3, 1]
@@ -75,7 +75,7 @@ def test_full_is_the_papers_protocol() -> None:
 
 def test_methods_published_on_shuffled_streams_run_on_them() -> None:
     streams = {
-        cell.row: cell.config.stream
+        cell.row: cell.config.options["stream"]
         for name in ("main", "baselines", "larger-memory")
         for cell in EXPERIMENTS[name].cells(FULL)
         if isinstance(cell.config, RunConfig)
@@ -89,29 +89,29 @@ def test_methods_published_on_shuffled_streams_run_on_them() -> None:
 def test_settings_of_rows_and_columns_arrive() -> None:
     only = cell_of("components", "scr+dynamic+summarizing", "cifar100 K=100").config
     assert isinstance(only, RunConfig)
-    assert only.settings == {"summarize": {"gamma": 0.0, "theta_past_images": 0}}
+    assert changed_settings(only) == {"summarize.gamma": 0.0, "summarize.theta_past_images": 0}
     gamma = cell_of("gamma", "scr+ssd", "cifar100 K=100, gamma 10.0").config
     assert isinstance(gamma, RunConfig)
-    assert gamma.settings == {"summarize": {"gamma": 10.0}}
+    assert changed_settings(gamma) == {"summarize.gamma": 10.0}
     mini = cell_of("main", "aser", "mini-imagenet K=100").config
     assert isinstance(mini, RunConfig)
-    assert mini.settings == {"policy": {"per_class": 3}, "retrieval": {"per_class": 3}}
+    assert changed_settings(mini) == {"policy.per_class": 3, "retrieval.per_class": 3}
 
 
 def test_controls_give_scr_the_bytes_and_the_time() -> None:
     """At K=100: 10 classes × 64 queued bytes-images are 160 float images, and 10 working copies twice are 20."""
     bytes_ = cell_of("controls", "scr, image bytes of scr+ssd", "cifar100 K=100").config
-    time = cell_of("controls", "scr, two steps a batch", "cifar100 K=100").config
+    time = cell_of("controls", "scr, two steps per batch", "cifar100 K=100").config
     assert isinstance(bytes_, RunConfig)
     assert isinstance(time, RunConfig)
-    assert bytes_.memory_size == 280
-    assert (time.memory_size, time.repeats) == (100, 2)
+    assert bytes_.options["memory_size"] == 280
+    assert (time.options["memory_size"], time.options["repeats"]) == (100, 2)
 
 
 def test_departures_of_smaller_scales_are_named() -> None:
     cell = cell_of("main", "rar-s", "cifar100 K=30", "small")
     assert isinstance(cell.config, RunConfig)
-    assert cell.config.repeats == 5
+    assert cell.config.options["repeats"] == 5
     assert cell.departures == ("5 repeats instead of 10",)
     iid = cell_of("main", "iid-offline", "cifar100 K=30", "small")
     assert iid.departures == ("10 epochs instead of 50, batches of 128",)
@@ -123,7 +123,8 @@ def test_one_configuration_has_one_folder_and_one_folder_one_configuration(scale
     by_config: dict[str, set[str]] = {}
     for experiment in EXPERIMENTS.values():
         for cell in experiment.cells(scale):  # type: ignore[arg-type]
-            folder, config = str(cell.folder(0)), json.dumps(vars(cell.config), sort_keys=True, default=str)
+            facts = cell.config.to_dict() if isinstance(cell.config, RunConfig) else vars(cell.config)
+            folder, config = str(cell.folder(0)), json.dumps(facts)
             by_folder.setdefault(folder, set()).add(config)
             by_config.setdefault(config, set()).add(folder)
     assert all(len(configs) == 1 for configs in by_folder.values())

@@ -16,7 +16,7 @@ from engram.cli import main, paper_command
 from engram.experiment.config import RunConfig
 from engram.paper.catalogue import EXPERIMENTS
 from engram.paper.grid import Cell
-from engram.paper.plan import chosen
+from engram.paper.plan import select_cells
 from engram.paper.scales import SMOKE
 from tests.helpers import start_engram
 
@@ -86,9 +86,9 @@ def test_a_part_of_a_table_is_shown_as_a_part(here: None, tmp_path: Path, capsys
     [("scr", 2), ("scr cifar100 K=3", 1), ("cifar100 K=3", 2), ("scr+ssd cifar", 2), ("K=3", 4), ("K=5", 0)],
 )
 def test_a_name_means_the_cells_called_exactly_so_before_those_that_contain_it(only: str, cells: int) -> None:
-    config = RunConfig("scr", "cifar100")
+    config = RunConfig("scr", dataset="cifar100")
     every = [Cell(row, f"cifar100 K={size}", config) for row in ("scr", "scr+ssd") for size in (3, 30)]
-    assert len(chosen(every, only)) == cells
+    assert len(select_cells(every, only)) == cells
 
 
 def test_the_plan_names_cells_departures_and_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

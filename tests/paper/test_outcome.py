@@ -1,18 +1,22 @@
 """Tables from finished runs: statistics, missing cells, remarks."""
 
+import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scipy import stats
 
-from engram.experiment.config import RunConfig
+from engram.experiment.config import RunConfig, of_version
+from engram.experiment.result import RunResult
 from engram.paper.catalogue import EXPERIMENTS, Experiment
-from engram.paper.grid import Cell, Column, Grid, Row, finished_below
+from engram.paper.grid import Cell, Column, Grid, Row, finished_below, read_any_result
 from engram.paper.outcome import gather
 from engram.paper.plots import draw
 from engram.paper.scales import FULL, SMALL, SMOKE
 from engram.paper.targets import Targets
+from tests.helpers import made_result
 
 TWO = Experiment(
     "Two methods",
@@ -23,14 +27,12 @@ TWO = Experiment(
 
 
 def finish(root: Path, method: str, size: int, seed: int, accuracy: float) -> None:
-    folder = root / "cifar100" / f"{method}-k{size}" / f"seed-{seed}"
+    (cell,) = [cell for cell in TWO.cells(SMALL) if (cell.row, cell.column) == (method, f"cifar100 K={size}")]
+    assert isinstance(cell.config, RunConfig)
+    folder = root / cell.folder(seed)
     folder.mkdir(parents=True)
-    result = {
-        "average_end_accuracy": accuracy,
-        "average_forgetting_all_tasks": accuracy / 2,
-        "seconds": {"total": 10.0},
-    }
-    (folder / "result.json").write_text(json.dumps(result))
+    result = made_result(cell.config.replace(seed=seed), accuracy)
+    (folder / "result.json").write_text(json.dumps(result.to_dict()))
 
 
 SCR, SSD = [17.0, 21.5, 19.0, 20.0], [18.5, 22.0, 22.5, 20.5]
@@ -81,11 +83,12 @@ def test_what_a_table_writes_makes_it_again(root: Path) -> None:
     content = json.loads(json.dumps(table.to_json()))
     assert len(content["results"]) == 9
     assert "cifar100/scr+ssd-k30/seed-2" in content["results"]
-    assert gather("two", TWO, SMALL, content["results"], content["seeds"]) == table
+    again = {folder: read_any_result(result, folder) for folder, result in content["results"].items()}
+    assert gather("two", TWO, SMALL, again, content["seeds"]) == table
 
 
 def test_too_few_seeds_are_said_to_be_too_few(root: Path) -> None:
-    assert any("single seed" in remark for remark in gather("two", TWO, SMALL, finished_below(root), 1).remarks())
+    assert any("One seed" in remark for remark in gather("two", TWO, SMALL, finished_below(root), 1).remarks())
     finish(root, "scr+ssd", 150, 0, 31.0)
     for seed in (1, 2):
         finish(root, "scr", 150, seed, 30.0)
@@ -95,20 +98,40 @@ def test_too_few_seeds_are_said_to_be_too_few(root: Path) -> None:
 
 def test_a_result_of_another_configuration_is_no_result_of_the_cell(root: Path) -> None:
     cell = TWO.cells(SMALL)[0]
-    for name, other in (("stream", "strict"), ("memory_size", 31), ("settings", {"net": {"width": 8}}), ("tasks", 4)):
+    changes: list[dict[str, Any]] = [
+        {"stream": "strict"},
+        {"memory_size": 31},
+        {"settings": {"net": {"width": 8}}},
+        {"tasks": 4},
+    ]
+    for change in changes:
         finished = finished_below(root)
-        for folder in finished:
-            finished[folder] |= {name: vars(cell.config)[name]}
         assert len(cell.results(finished, 4)) == 4
-        finished["cifar100/scr-k30/seed-2"] |= {name: other}
-        assert sorted(cell.results(finished, 4)) == [0, 1, 3], name
+        result = finished["cifar100/scr-k30/seed-2"]
+        assert isinstance(result, RunResult)
+        finished["cifar100/scr-k30/seed-2"] = dataclasses.replace(result, config=result.config.replace(**change))
+        assert sorted(cell.results(finished, 4)) == [0, 1, 3], change
 
 
-def test_a_limit_in_bytes_is_recognised_by_the_budget_of_its_result() -> None:
-    cell = Cell("scr", "bytes", RunConfig("scr", "cifar100", memory_bytes="300KB"))
+def test_a_limit_in_bytes_is_recognized_by_the_limit_of_its_result() -> None:
+    config = RunConfig("scr", dataset="cifar100", memory_bytes="300KB")
+    cell = Cell("scr", "bytes", config)
     folder = cell.folder(0).as_posix()
-    assert cell.results({folder: {"memory_budget": 300_000, "memory_bytes": 299_520}}, 1)
-    assert not cell.results({folder: {"memory_budget": 200_000, "memory_bytes": 199_680}}, 1)
+    assert cell.results({folder: made_result(config.replace(tasks=10), 1.0)}, 1)
+    assert not cell.results({folder: made_result(config.replace(memory_bytes=200_000), 1.0)}, 1)
+
+
+def test_results_of_the_version_before_are_shown_and_said_to_be_of_it(root: Path) -> None:
+    cell = TWO.cells(SMALL)[0]
+    assert isinstance(cell.config, RunConfig)
+    old = of_version(cell.config, "0.1.0")
+    assert old.settings["scheme"]["augment"]["crop"] == "aligned"
+    finished = finished_below(root) | {cell.folder(0).as_posix(): made_result(old, 1.0, version="0.1.0")}
+    assert len(cell.results(finished, 4)) == 4
+    remarks = gather("two", TWO, SMALL, finished, 4).remarks()
+    assert any(remark.endswith("(docs/method.md): scr.") for remark in remarks)
+    assert not any("0.1.0" in remark for remark in gather("two", TWO, SMALL, finished_below(root), 4).remarks())
+    assert not cell.results({cell.folder(0).as_posix(): made_result(old, 1.0)}, 1)
 
 
 def test_columns_stand_in_the_papers_order() -> None:
@@ -129,7 +152,7 @@ def test_methods_are_compared_with_themselves_without_ssd_and_streams_are_told_a
     assert pairs == {"er": None, "er+ssd": "er", "dvc": None, "dvc+ssd": "dvc", "scr": None, "scr+ssd": "scr"}
     remarks = " ".join(gather("baselines", EXPERIMENTS["baselines"], FULL, {}, 1).remarks())
     assert "er+ssd to er, dvc+ssd to dvc, scr+ssd to scr" in remarks
-    assert "The difference of er+ssd, dvc+ssd is also that between these two streams" in remarks
+    assert "The difference of er+ssd, dvc+ssd includes the difference between these two streams" in remarks
 
 
 def test_remarks_say_where_the_protocol_is_not_the_papers() -> None:
@@ -178,7 +201,7 @@ def test_a_wide_table_of_a_few_rows_has_its_columns_as_lines() -> None:
 def test_what_no_protocol_can_make_comparable_is_said_at_every_scale() -> None:
     for scale in (SMALL, FULL):
         assert (
-            "Tiny-ImageNet are of images whose pixels were scrambled"
+            "Tiny-ImageNet come from images whose pixels were scrambled"
             in gather("main", EXPERIMENTS["main"], scale, {}, 1).to_markdown()
         )
     assert "scrambled" not in gather("components", EXPERIMENTS["components"], FULL, {}, 1).to_markdown()

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from engram.checkpoint import read_checkpoint
-from engram.core import Randomness
+from engram.base.initialization import materialize
+from engram.base.rng import Randomness
 from engram.experiment.run import Interrupted
-from engram.initialise import materialise
 from engram.nets import ConvNet
 from engram.paper.slices import CPU, Distiller, SliceConfig, SliceJob
-from engram.summarize import matching_target, summarizing_loss
+from engram.persistence.checkpoint import read_checkpoint
+from engram.summarize import gradient_target, gradient_terms
 from tests.helpers import toy_images
 
 CONFIG = SliceConfig("digits", classes=4, groups=2, images_per_class=1, steps=2, width=4, training_steps=3)
@@ -23,9 +23,9 @@ def test_distilling_descends_the_distance_between_gradients(monkeypatch: pytest.
     monkeypatch.setattr("engram.paper.slices._augmented", lambda images, rng: images)
     real = [torch.as_tensor(toy_images([label] * 40, label)) for label in (0, 1)]
     rng = Randomness(0)
-    theta = materialise(lambda: ConvNet(1, 16, width=16), rng["theta"], CPU)
+    theta = materialize(lambda: ConvNet(1, 16, width=16), rng["theta"], CPU)
     theta.grow(2, rng["theta"])
-    targets = [matching_target(theta, own.float() / 255, label) for label, own in enumerate(real)]
+    targets = [gradient_target(theta, own.float() / 255, label) for label, own in enumerate(real)]
     distances = []
     config = SliceConfig("toy", 2, 1, images_per_class=1, steps=10, width=16, real_images=40)
     distiller = Distiller(real, config, Randomness(0))
@@ -34,7 +34,7 @@ def test_distilling_descends_the_distance_between_gradients(monkeypatch: pytest.
             distiller.step()
         images = distiller.distilled
         losses = [
-            summarizing_loss(theta, images[label : label + 1], label, target, None, 0.0)[0].detach()
+            gradient_terms(theta, images[label : label + 1], label, target, None, 0.0)[0].detach()
             for label, target in enumerate(targets)
         ]
         distances.append(float(sum(losses)))
@@ -61,7 +61,7 @@ def test_an_interrupted_job_goes_on_where_it_stopped(steps: int, tmp_path: Path)
     saved = read_checkpoint(broken.out / "checkpoint")
     assert CONFIG.steps * len(saved["groups"]) + saved["group"]["done"] == steps
     rest = StopAfter(math.inf)
-    assert broken.run(rest)["average_end_accuracy"] == measured["average_end_accuracy"]
+    assert broken.run(rest).average_end_accuracy == measured.average_end_accuracy
     assert rest.looks == CONFIG.steps * CONFIG.groups - steps + CONFIG.training_steps
     ended = [read_checkpoint(job.out / "checkpoint")["groups"] for job in (whole, broken)]
     assert all(torch.equal(a, b) for a, b in zip(*ended, strict=True))

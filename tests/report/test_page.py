@@ -1,5 +1,6 @@
 """The HTML report: what is on it, and that it works in a browser without a network."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -12,12 +13,15 @@ import pytest
 
 from engram.cli import main
 from engram.experiment.config import RunConfig
+from engram.experiment.result import RunResult, read_result
 from engram.experiment.run import run
 from engram.paper.catalogue import EXPERIMENTS
 from engram.paper.outcome import gather
 from engram.paper.scales import SMOKE
+from engram.paper.slices import SliceResult
 from engram.report.page import page
 from engram.report.svg import LONGEST_LABEL, Axis, Series, heat_map, line_chart, number, scatter_chart, stacked_bars
+from tests.helpers import made_result
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 SSD = {"net": {"width": 8}, "theta": {"width": 4}, "summarize": {"queue": 8, "ready": 4, "interval": 2}}
@@ -31,8 +35,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run(RunConfig("scr", seed=seed, settings={"net": {"width": 8}}, **common), root / f"scr-{seed}")
     result = run(RunConfig("scr+ssd", keep_originals=True, settings=SSD, **common), root / "ssd-0")
     changed = SSD["summarize"] | {"gamma": 0.125, "theta_past_images": 0, "real_images": 64, "theta_interval": 20}
+    other = dataclasses.replace(result, config=result.config.replace(settings=SSD | {"summarize": changed}))
     (root / "ssd-changed").mkdir()
-    (root / "ssd-changed" / "result.json").write_text(json.dumps(result | {"settings": SSD | {"summarize": changed}}))
+    (root / "ssd-changed" / "result.json").write_text(json.dumps(other.to_dict()))
     table = gather("components", EXPERIMENTS["components"], SMOKE, some_finished(), 2)
     (root / "components.json").write_text(json.dumps(table.to_json()))
     (root / "components.md").write_text(table.to_markdown())
@@ -41,12 +46,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def some_finished() -> dict[str, dict[str, Any]]:
+def some_finished() -> dict[str, RunResult | SliceResult]:
     """Of the components at smoke: a seed of scr, two of scr+dynamic, by folder."""
     cells = {cell.row: cell for cell in reversed(EXPERIMENTS["components"].cells(SMOKE)) if cell.column == "digits K=4"}
     accuracies = {("scr", 0): 50.0, ("scr+dynamic", 0): 52.0, ("scr+dynamic", 1): 60.0}
     return {
-        cells[row].folder(seed).as_posix(): vars(cells[row].config) | {"average_end_accuracy": accuracy}
+        cells[row].folder(seed).as_posix(): made_result(cells[row].config.replace(seed=seed), accuracy)
         for (row, seed), accuracy in accuracies.items()
     }
 
@@ -86,15 +91,15 @@ def outline(text: str) -> Outline:
 def test_everything_is_there_and_comes_from_the_results(runs: Path) -> None:
     text = page(runs)
     seen = outline(text)
-    results = [json.loads(file.read_text()) for file in sorted(runs.rglob("result.json"))]
-    scr = [result["average_end_accuracy"] for result in results if result["method"] == "scr"]
+    results = [read_result(file) for file in sorted(runs.rglob("result.json"))]
+    scr = [result.average_end_accuracy for result in results if result.method == "scr"]
     assert f"{sum(scr) / 2:.1f} ±" in text
     for title in (
-        "Accuracy over the tasks seen, after each task",
-        "Accuracy for the bytes of all state",
-        "Accuracy for the seconds of a run",
-        "Seconds of a run by part",
-        "Bytes held by part",
+        "Average accuracy on the tasks seen, after each task",
+        "Accuracy and bytes of all state",
+        "Accuracy and seconds per run",
+        "Seconds per run, by part",
+        "Bytes of state, by part",
         "Loss of summarizing",
         "scr+ssd, seed 0: accuracy on each task, after each task",
         "What dynamic memory, summarizing and past assistance add, smoke (partial)",
@@ -107,7 +112,7 @@ def test_everything_is_there_and_comes_from_the_results(runs: Path) -> None:
     assert text.count("<h3>") == 1
     assert "<th scope='row'>scr+ssd</th>" in text
     assert "<th scope='row'>scr+ssd summarize.gamma=0.125 " in text
-    matrix = results[0]["accuracy_matrix"]
+    matrix = results[0].evaluation.matrix
     assert all(f">{value:.1f}</td>" in text for row in matrix for value in row if value is not None)
     assert len(seen.images) == 6
     assert all(image["alt"] for image in seen.images)
@@ -129,7 +134,8 @@ def test_nothing_a_run_is_called_becomes_markup(runs: Path, tmp_path: Path) -> N
     root = tmp_path / "<script>'\"<b>"
     shutil.copytree(runs / "ssd-0", root / "run")
     result = json.loads((root / "run" / "result.json").read_text())
-    result |= {"method": evil, "dataset": evil, "footprint": result["footprint"] | {evil: 7}}
+    result["config"] |= {"method": evil, "dataset": evil}
+    result["footprint"][evil] = 7
     (root / "run" / "result.json").write_text(json.dumps(result))
     table = json.loads((runs / "components.json").read_text())
     table |= {"title": evil, "columns": [evil], "rows": [{"row": evil, "cells": []}], "remarks": [evil]}
@@ -149,7 +155,7 @@ def test_a_folder_of_tables_alone_and_a_table_by_itself_are_reported_too(runs: P
     committed = Path(__file__).parents[2] / "results" / "paper-small-components.json"
     text = page(committed)
     assert "What dynamic memory, summarizing and past assistance add, small" in text
-    assert "Accuracy over the tasks seen" in text
+    assert "Average accuracy on the tasks seen" in text
 
 
 def test_many_lines_are_told_apart_by_colour_and_dashes_also_in_the_legend() -> None:
@@ -203,7 +209,7 @@ def test_the_command_writes_a_page_and_refuses_what_is_not_there(
     results = [json.loads(file.read_text()) for file in runs.rglob("result.json")]
     (tmp_path / "results.json").write_text(json.dumps(results))
     assert main(["report", str(tmp_path / "results.json")]) == 0
-    assert "Accuracy over the tasks" in (tmp_path / "results.html").read_text()
+    assert "Average accuracy on the tasks" in (tmp_path / "results.html").read_text()
     assert main(["report", str(tmp_path / "nowhere")]) == 1
     assert "does not exist" in capsys.readouterr().err
 

@@ -9,43 +9,18 @@ import pytest
 from scipy import stats
 
 from engram import InputError
-from engram.experiment.config import RunConfig
-from engram.report.tables import PROTOCOL, VARIANT, compare, few_seeds, protocol_of, read_runs
+from engram.base.settings import schema_of
+from engram.experiment.config import NOT_COMPARED, RunConfig, RunOptions
+from engram.experiment.result import RunResult
+from engram.report.tables import compare, few_seeds, read_runs
+from tests.helpers import made_result
 
 
-def result(method: str, seed: int, accuracy: float, **changes: Any) -> dict[str, Any]:
-    return {
-        "method": method,
-        "dataset": "digits",
-        "stream": "strict",
-        "tasks": 5,
-        "classes": 10,
-        "images_per_class": None,
-        "memory_size": 10,
-        "memory_bytes": 10_240,
-        "slots_per_class": 1,
-        "repeats": 1,
-        "batch": 10,
-        "class_order": "seed",
-        "instance_order": "shuffled",
-        "image_size": 16,
-        "memory_budget": None,
-        "classes_per_task": 2,
-        "skip_damaged": False,
-        "epochs": 50,
-        "classes_total": None,
-        "boundary_gap": 50,
-        "codec": "float32",
-        "settings": {},
-        "seed": seed,
-        "average_end_accuracy": accuracy,
-        "accuracy_matrix": [[accuracy]],
-        "average_forgetting": 2.0,
-        "average_forgetting_all_tasks": 1.5,
-        "learning_accuracy": 60.0,
-        "seconds": {"train": 2.0 + seed, "total": 3.0 + seed},
-        "footprint": {"total": 99},
-    } | changes
+def result(method: str, seed: int, accuracy: float, **changes: Any) -> RunResult:
+    options: dict[str, Any] = {"tasks": 5, "classes_per_task": 2, "image_size": 16, "memory_size": 10, "repeats": 1}
+    options |= {"slots_per_class": 1, "answer_from": "net"} | changes
+    seconds = {"train": 2.0 + seed, "total": 3.0 + seed}
+    return made_result(RunConfig(method, seed=seed, **options), accuracy, seconds=seconds)
 
 
 def test_differences_are_paired_over_common_seeds() -> None:
@@ -103,11 +78,13 @@ def test_few_common_seeds_are_warned_of_however_many_runs_there_are() -> None:
 def test_results_are_found_in_folders_and_lists(tmp_path: Path) -> None:
     for seed in range(2):
         (tmp_path / f"seed-{seed}").mkdir()
-        (tmp_path / f"seed-{seed}" / "result.json").write_text(json.dumps(result("scr", seed, 1.0)))
-    (tmp_path / "list.json").write_text(json.dumps([result("scr", 7, 1.0)]))
-    (tmp_path / "table.json").write_text(json.dumps({"rows": [], "results": {"a/b/seed-8": result("scr", 8, 1.0)}}))
+        (tmp_path / f"seed-{seed}" / "result.json").write_text(json.dumps(result("scr", seed, 1.0).to_dict()))
+    (tmp_path / "list.json").write_text(json.dumps([result("scr", 7, 1.0).to_dict()]))
+    (tmp_path / "table.json").write_text(
+        json.dumps({"rows": [], "results": {"a/b/seed-8": result("scr", 8, 1.0).to_dict()}})
+    )
     files = [tmp_path / "list.json", tmp_path / "table.json"]
-    assert [run.result["seed"] for run in read_runs([tmp_path, *files])] == [0, 1, 7, 8]
+    assert [run.result.seed for run in read_runs([tmp_path, *files])] == [0, 1, 7, 8]
     assert read_runs([tmp_path])[1].folder == tmp_path / "seed-1"
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no finished run"):
@@ -116,15 +93,61 @@ def test_results_are_found_in_folders_and_lists(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no finished run over tasks"):
         read_runs([tmp_path / "empty"])
     (tmp_path / "empty" / "result.json").write_text('{"accuracy_matr')
-    with pytest.raises(InputError, match=r"empty/result\.json is no JSON"):
+    with pytest.raises(InputError, match=r"empty/result\.json is not valid JSON"):
         read_runs([tmp_path])
 
 
+FORMAT_1 = {
+    "method": "scr",
+    "dataset": "digits",
+    "stream": "strict",
+    "tasks": 5,
+    "classes": 10,
+    "images_per_class": None,
+    "batch": 10,
+    "classes_per_task": 2,
+    "epochs": 50,
+    "skip_damaged": False,
+    "class_order": "seed",
+    "instance_order": "shuffled",
+    "image_size": 16,
+    "memory_size": None,
+    "memory_budget": 9000,
+    "memory_bytes": 8960,
+    "memory_images": 35,
+    "slots_per_class": 1,
+    "repeats": 1,
+    "classes_total": None,
+    "boundary_gap": 50,
+    "codec": "uint8",
+    "settings": {"net": {"width": 8}},
+    "seed": 3,
+    "average_end_accuracy": 50.0,
+    "accuracy_matrix": [[50.0]],
+    "seconds": {"total": 3.0},
+    "footprint": {"images": 8960, "total": 9999},
+    "images_seen": 100,
+    "summarize_rounds": 0,
+}
+"""A result as version 0.1.0 wrote it."""
+
+
+def test_a_result_of_the_version_before_is_read_with_one_meaning_of_memory_bytes(tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text(json.dumps(FORMAT_1))
+    (run,) = read_runs([tmp_path / "result.json"])
+    assert run.result.version == "0.1.0"
+    assert run.result.config.options["memory_bytes"] == 9000
+    assert run.result.footprint["images"] == 8960
+    assert run.result.config.settings["net"] == {"width": 8}
+    assert run.result.config.settings["scheme"]["augment"]["crop"] == "aligned"
+    assert run.result.config.settings["scheme"]["augment"]["gray"] == 0.2
+    assert RunResult.from_dict(json.loads(json.dumps(run.result.to_dict()))) == run.result
+
+
 def test_a_result_that_does_not_say_what_it_is_of_is_refused_and_not_taken_for_another_protocol(tmp_path: Path) -> None:
-    silent = result("scr", 0, 1.0)
-    del silent["class_order"], silent["codec"]
-    (tmp_path / "old.json").write_text(json.dumps([result("scr", 1, 1.0), silent]))
-    with pytest.raises(InputError, match=r"old\.json: the result does not say class_order, codec"):
+    silent = {name: value for name, value in FORMAT_1.items() if name not in ("class_order", "codec")}
+    (tmp_path / "old.json").write_text(json.dumps([FORMAT_1, silent]))
+    with pytest.raises(InputError, match=r"old\.json.*it does not say class_order, codec"):
         read_runs([tmp_path / "old.json"])
 
 
@@ -144,7 +167,7 @@ def test_every_result_we_keep_can_be_compared(path: Path) -> None:
         ("[1, 2]", "no results"),
         ('{"results": {}}', "no results"),
         ("[]", "no results"),
-        ("{", "no JSON"),
+        ("{", "not valid JSON"),
     ],
 )
 def test_a_file_that_holds_no_results_is_refused_by_name(content: str, reason: str, tmp_path: Path) -> None:
@@ -154,18 +177,33 @@ def test_a_file_that_holds_no_results_is_refused_by_name(content: str, reason: s
 
 
 def test_runs_of_other_epochs_or_widths_are_not_taken_for_seeds_of_one() -> None:
-    one = result("iid-offline", 0, 50) | {"stream": "iid", "epochs": 5}
-    assert len(compare([one, one | {"seed": 1, "epochs": 50}])) == 2
-    five, six = (result("scr", seed, 50) | {"classes": 20, "tasks": 4, "classes_per_task": 5 + seed} for seed in (0, 1))
+    few, many = (result("iid-offline", seed, 50, epochs=epochs) for seed, epochs in enumerate((5, 50)))
+    assert len(compare([few, many])) == 2
+    five, six = (result("scr", seed, 50, tasks=1, classes_per_task=5 + seed) for seed in (0, 1))
     assert len(compare([five, six])) == 2
-    plain = result("scr", 0, 50)
-    said = plain | {"epochs": 50, "skip_damaged": False, "classes_per_task": -(-plain["classes"] // plain["tasks"])}
-    assert protocol_of(plain) == protocol_of(said)
-    assert len(protocol_of(plain)) == len(PROTOCOL)
+    assert len(compare([result("scr", 0, 50, epochs=3), result("scr", 1, 50)])) == 1, "no effect on a stream of tasks"
 
 
 def test_every_option_that_changes_a_result_tells_runs_apart() -> None:
-    options = {option.name for option in dataclasses.fields(RunConfig)}
-    told = {"memory_budget" if name == "memory_bytes" else name for name in options}
-    changes_nothing = {"seed", "keep_originals", "prequential"}
-    assert told - {"method", "settings"} - changes_nothing == (set(PROTOCOL) | set(VARIANT)) - {"classes"}
+    plain = result("scr", 0, 50)
+    other: dict[str, Any] = {
+        "dataset": "cifar100",
+        "stream": "iid",
+        "memory_bytes": 9000,
+        "slots_per_class": 3,
+        "codec": "uint8",
+        "average": 0.9,
+        "answer_from": "averaged",
+        "class_order": "fixed",
+        "instance_order": "kept",
+        "skip_damaged": True,
+    }
+    for name, setting in schema_of(RunOptions).items():
+        if name in NOT_COMPARED or name in ("epochs", "answer_from"):
+            continue
+        changes = {name: other.get(name, 77)}
+        changes |= {"memory_size": None} if name == "memory_bytes" else {}
+        changes |= {"answer_from": "averaged"} if name == "average" else {}
+        changed = dataclasses.replace(plain, config=result("scr", 0, 50, **changes).config)
+        assert changed.group != plain.group, setting.name
+    assert plain.group == dataclasses.replace(plain, config=plain.config.replace(seed=9, threads=2)).group

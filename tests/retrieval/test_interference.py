@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from engram import Learner
-from engram.gradients import virtual_step
+from engram.base.gradients import virtual_step
 from engram.retrieval import MaximalGradientInterference, MaximallyInterfered
 from tests.helpers import feed, fingerprint, toy_images, toy_stream
 

@@ -6,9 +6,9 @@ from pytorch_metric_learning.losses import SupConLoss
 from torch import Tensor
 from torch.nn import functional as F
 
-from engram.core import Batch
+from engram.augmentations.view import augment_view
+from engram.base.batch import Batch
 from engram.schemes import SupervisedContrastiveReplay, supervised_contrastive_loss
-from engram.schemes.augmentation import augment_view
 from tests.helpers import feed, small_learner, toy_images, toy_stream
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from engram import Learner
-from engram.initialise import materialise
+from engram.base.initialization import materialize
 from engram.schemes import (
     dual_view_loss,
     memory_information_loss,
@@ -35,7 +35,7 @@ def test_dual_view_loss_has_three_terms_as_stated() -> None:
 
 def test_joint_head_keeps_its_answers_when_it_grows() -> None:
     generator = torch.Generator().manual_seed(0)
-    head = materialise(lambda: JointHead(16), generator, torch.device("cpu"))
+    head = materialize(lambda: JointHead(16), generator, torch.device("cpu"))
     head.grow(3, generator)
     first, second = torch.randn(2, 4, 3)
     before = head(torch.cat([first, second], 1)).detach()

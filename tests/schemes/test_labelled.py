@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from engram import InputError, Learner
 from engram.schemes import distillation_loss, project_gradient
-from engram.schemes.ewc import normalised
+from engram.schemes.ewc import normalized
 from tests.helpers import feed, toy_images, toy_stream
 
 
@@ -111,10 +111,10 @@ def test_fisher_information_follows_its_recurrence() -> None:
 
 
 def test_importance_is_scaled_over_all_parameters_together() -> None:
-    scaled = normalised({"a": torch.tensor([1.0, 3.0]), "b": torch.tensor([[5.0]])})
+    scaled = normalized({"a": torch.tensor([1.0, 3.0]), "b": torch.tensor([[5.0]])})
     assert scaled["a"].tolist() == [0, 0.5]
     assert scaled["b"].tolist() == [[1]]
-    assert normalised({"a": torch.zeros(3)})["a"].tolist() == [0, 0, 0]
+    assert normalized({"a": torch.zeros(3)})["a"].tolist() == [0, 0, 0]
 
 
 def test_ewc_penalty_holds_old_parameters_and_leaves_new_classes_free() -> None:
@@ -122,7 +122,7 @@ def test_ewc_penalty_holds_old_parameters_and_leaves_new_classes_free() -> None:
     assert not mine.scheme.importance
     mine.boundary()
     anchor = {name: p.detach().clone() for name, p in mine.model.net.named_parameters()}
-    mine._meet([7])
+    mine._add_classes([7])
     stream = mine._batch(torch.tensor(toy_images([0, 7], 1)), [0, 7])
     with torch.no_grad():
         for parameter in mine.model.parameters():

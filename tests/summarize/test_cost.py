@@ -3,9 +3,9 @@
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from engram.core import Batch
+from engram.base.batch import Batch
 from engram.learner import Learner
-from engram.summarize import matching_target, summarizing_loss
+from engram.summarize import gradient_target, gradient_terms
 from tests.helpers import toy_images
 
 CHANNELS, SIZE, WIDTH, QUEUE, SLOTS, CLASSES = 1, 16, 8, 24, 2, 3
@@ -48,16 +48,16 @@ def test_the_real_gradient_costs_a_forward_and_the_gradients_that_enter_the_loss
     theta = learner_before_a_round().summarizer.theta
     images = torch.rand(QUEUE, CHANNELS, SIZE, SIZE)
     first, *others = forward_flops()
-    assert flops_of(lambda: matching_target(theta, images, 0)) == QUEUE * (2 * first + 3 * sum(others))
+    assert flops_of(lambda: gradient_target(theta, images, 0)) == QUEUE * (2 * first + 3 * sum(others))
 
 
 def test_the_synthetic_side_costs_at_most_eight_forwards() -> None:
     theta = learner_before_a_round().summarizer.theta
-    target = matching_target(theta, torch.rand(QUEUE, CHANNELS, SIZE, SIZE), 0)
+    target = gradient_target(theta, torch.rand(QUEUE, CHANNELS, SIZE, SIZE), 0)
     images = torch.rand(SLOTS, CHANNELS, SIZE, SIZE, requires_grad=True) * 1  # the counter needs no leaf here
 
     def gradient() -> None:
-        matching, relation = summarizing_loss(theta, images, 0, target, None, 1.0)
+        matching, relation = gradient_terms(theta, images, 0, target, None, 1.0)
         torch.autograd.grad(matching + relation, images)
 
     assert flops_of(gradient) <= 8 * SLOTS * sum(forward_flops())

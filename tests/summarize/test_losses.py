@@ -4,16 +4,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from engram.initialise import initialise
+from engram.base.initialization import initialize
 from engram.nets import ConvNet
 from engram.summarize import (
     DifferentiableAugmentation,
-    augment,
+    augment_differentiably,
     draw_augmentation,
     gradient_matching_loss,
-    matching_target,
+    gradient_target,
+    gradient_terms,
     relationship_loss,
-    summarizing_loss,
 )
 
 SIZE, LABEL, GAMMA = 16, 2, 0.7
@@ -28,7 +28,7 @@ def theta() -> ConvNet:
     net = ConvNet(channels=3, size=SIZE, width=6)
     generator = torch.Generator().manual_seed(1)
     net.head.grow(5, generator)
-    initialise(net, generator)
+    initialize(net, generator)
     return net.double()
 
 
@@ -53,8 +53,8 @@ def obvious_relationship(real: Tensor, synthetic: Tensor, anchors: Tensor) -> Te
 
 def obvious_augment(image: Tensor, brightness: float, saturation: float, contrast: float, dy: int, dx: int) -> Tensor:
     image = image + brightness
-    grey = image.mean(0)
-    image = torch.stack([grey + (channel - grey) * saturation for channel in image])
+    gray = image.mean(0)
+    image = torch.stack([gray + (channel - gray) * saturation for channel in image])
     image = image.mean() + (image - image.mean()) * contrast
     moved = torch.zeros_like(image)
     height, width = image.shape[1:]
@@ -76,7 +76,7 @@ def obvious_class_gradient(theta: ConvNet, images: Tensor) -> tuple[list[Tensor]
     return [torch.stack(layer).mean(0) for layer in zip(*per_image, strict=True)], torch.stack(features)
 
 
-def obvious_summarizing_loss(theta: ConvNet, real: Tensor, synthetic: Tensor, anchors: Tensor) -> Tensor:
+def obvious_gradient_terms(theta: ConvNet, real: Tensor, synthetic: Tensor, anchors: Tensor) -> Tensor:
     real_gradient, real_features = obvious_class_gradient(theta, real)
     synthetic_gradient, synthetic_features = obvious_class_gradient(theta, synthetic)
     matching = sum(((s - r.detach()) ** 2).sum() for r, s in zip(real_gradient, synthetic_gradient, strict=True))
@@ -124,7 +124,7 @@ def test_augmentation_equals_one_image_at_a_time() -> None:
             )
         ]
     )
-    value = augment(images, draw)
+    value = augment_differentiably(images, draw)
     assert relative_error(value, expected) <= 1e-6
     weights = random(6, 3, SIZE, SIZE, seed=9)
     (found,) = torch.autograd.grad((value * weights).sum(), images)
@@ -145,9 +145,9 @@ def test_augmentation_draws_cover_their_ranges(size: int, reach: int) -> None:
 def test_whole_loss_equals_the_obvious_one_in_value_and_gradient(theta: ConvNet) -> None:
     real, anchors = random(70, 3, SIZE, SIZE, seed=1), theta.features(random(4, 3, SIZE, SIZE, seed=2)).detach()
     synthetic = random(3, 3, SIZE, SIZE, seed=3).requires_grad_()
-    target = matching_target(theta, real, LABEL)
-    value = sum(summarizing_loss(theta, synthetic, LABEL, target, anchors, GAMMA))
-    expected = obvious_summarizing_loss(theta, real, synthetic, anchors)
+    target = gradient_target(theta, real, LABEL)
+    value = sum(gradient_terms(theta, synthetic, LABEL, target, anchors, GAMMA))
+    expected = obvious_gradient_terms(theta, real, synthetic, anchors)
     assert relative_error(value, expected) <= 1e-6
     (found,), (wanted,) = torch.autograd.grad(value, synthetic), torch.autograd.grad(expected, synthetic)
     assert relative_error(found, wanted) <= 1e-6
@@ -158,10 +158,10 @@ def test_whole_loss_gradient_equals_finite_differences(theta: ConvNet) -> None:
     draw = DifferentiableAugmentation(
         torch.tensor([0.2]), torch.tensor([1.3]), torch.tensor([0.8]), torch.tensor([[1, -2]])
     )
-    target = matching_target(theta, real, LABEL)
+    target = gradient_target(theta, real, LABEL)
 
     def loss(images: Tensor) -> Tensor:
-        return sum(summarizing_loss(theta, augment(images, draw), LABEL, target, anchors, GAMMA))
+        return sum(gradient_terms(theta, augment_differentiably(images, draw), LABEL, target, anchors, GAMMA))
 
     images = random(1, 3, SIZE, SIZE, seed=3).requires_grad_()
     (gradient,) = torch.autograd.grad(loss(images), images)
@@ -174,8 +174,8 @@ def test_whole_loss_gradient_equals_finite_differences(theta: ConvNet) -> None:
 
 
 def test_no_past_class_means_no_relationship(theta: ConvNet) -> None:
-    target = matching_target(theta, random(4, 3, SIZE, SIZE), LABEL)
-    _, relation = summarizing_loss(theta, random(2, 3, SIZE, SIZE, seed=1), LABEL, target, None, GAMMA)
+    target = gradient_target(theta, random(4, 3, SIZE, SIZE), LABEL)
+    _, relation = gradient_terms(theta, random(2, 3, SIZE, SIZE, seed=1), LABEL, target, None, GAMMA)
     assert float(relation) == 0
 
 
@@ -183,5 +183,5 @@ def test_real_images_are_forwarded_once(theta: ConvNet, monkeypatch: pytest.Monk
     forwarded = []
     plain = theta.features
     monkeypatch.setattr(theta, "features", lambda x: forwarded.append(len(x)) or plain(x))
-    matching_target(theta, random(70, 3, SIZE, SIZE), LABEL)
+    gradient_target(theta, random(70, 3, SIZE, SIZE), LABEL)
     assert sum(forwarded) == 70

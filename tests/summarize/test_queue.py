@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engram.core import Batch
+from engram.base.batch import Batch
 from engram.summarize import ClassQueue
 
 

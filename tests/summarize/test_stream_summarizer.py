@@ -8,9 +8,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engram import InputError, SummaryMemory
-from engram.core import Context
+from engram.base.context import MemoryContext
 from engram.streams import class_incremental, load_dataset
-from engram.summarize import StreamSummarizer, augment, draw_augmentation, matching_target, summarizing_loss
+from engram.summarize import (
+    StreamSummarizer,
+    augment_differentiably,
+    draw_augmentation,
+    gradient_target,
+    gradient_terms,
+)
 from engram.summarize.image_optimizer import drift, image_learning_rate
 from engram.summarize.stream_summarizer import PastSummaries
 from tests.helpers import feed, small_learner, toy_images, toy_stream
@@ -38,7 +44,9 @@ def classes_visited(learner, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     visited: list[int] = []
     without_training(learner, monkeypatch)
 
-    def visit(self: StreamSummarizer, images: Tensor, label: int, past: Tensor, ctx: Context) -> tuple[Tensor, dict]:
+    def visit(
+        self: StreamSummarizer, images: Tensor, label: int, past: Tensor, ctx: MemoryContext
+    ) -> tuple[Tensor, dict]:
         visited.append(label)
         return torch.zeros_like(images), {"gradient_matching": 0.0}
 
@@ -145,7 +153,7 @@ def test_theta_never_learns_from_a_summary_and_sees_stream_and_originals(monkeyp
     seen: list[Tensor] = []
     plain = StreamSummarizer._train_theta
 
-    def watched(self: StreamSummarizer, stream, ctx: Context) -> None:
+    def watched(self: StreamSummarizer, stream, ctx: MemoryContext) -> None:
         self.theta.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].clone())).__enter__()
         plain(self, stream, ctx)
         self.theta._forward_pre_hooks.clear()
@@ -203,29 +211,28 @@ def test_new_classes_reset_theta_and_the_queue_as_published() -> None:
 def test_a_reset_forgets_the_momentum_of_theta() -> None:
     learner = feed(small_learner(boundary_gap=5), toy_stream(tasks=1, batches=10))
     assert learner.summarizer.theta_optimizer.state
-    learner._meet([7, 8])
+    learner._add_classes([7, 8])
     assert not learner.summarizer.theta_optimizer.state
 
 
 def test_real_and_synthetic_images_are_augmented_each_by_its_own_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     from engram.summarize import stream_summarizer
+    from engram.summarize.matching import gradients
 
     learner = feed(small_learner(memory_size=4, slots_per_class=2), toy_stream(tasks=1, batches=8))
     drawn, matched, summarized = [], [], []
-    draw, target, loss = (
-        getattr(stream_summarizer, name) for name in ("draw_augmentation", "matching_target", "summarizing_loss")
-    )
+    draw, target, loss = stream_summarizer.draw_augmentation, gradients.gradient_target, gradients.gradient_terms
     monkeypatch.setattr(stream_summarizer, "draw_augmentation", lambda *a: drawn.append(draw(*a)) or drawn[-1])
-    monkeypatch.setattr(stream_summarizer, "matching_target", lambda *a: matched.append(a[1]) or target(*a))
-    monkeypatch.setattr(stream_summarizer, "summarizing_loss", lambda *a: summarized.append(a[1]) or loss(*a))
+    monkeypatch.setattr(gradients, "gradient_target", lambda *a: matched.append(a[1]) or target(*a))
+    monkeypatch.setattr(gradients, "gradient_terms", lambda *a: summarized.append(a[1]) or loss(*a))
     summarizer, ctx = learner.summarizer, learner._context()
     images = torch.stack([summarizer.working[identity]["image"] for identity in sorted(summarizer.working)[:2]])
     real = summarizer.queue.read(0)
     past = stream_summarizer.PastSummaries(torch.zeros(0, dtype=torch.long), summarizer.theta, ctx)
     summarizer._gradient(images, 0, past, ctx)
     assert len(drawn) == 2
-    assert torch.equal(matched[0], stream_summarizer.augment(real, drawn[0]))
-    assert torch.equal(summarized[0], stream_summarizer.augment(images, drawn[1]))
+    assert torch.equal(matched[0], stream_summarizer.augment_differentiably(real, drawn[0]))
+    assert torch.equal(summarized[0], stream_summarizer.augment_differentiably(images, drawn[1]))
     assert not torch.equal(drawn[0].brightness[:2], drawn[1].brightness[:2])
 
 
@@ -237,7 +244,7 @@ def test_growing_keeps_theta_and_the_queue(how: str) -> None:
     summarizer = learner.summarizer
     theta = summarizer.theta
     convolution, head = theta.convolutions[0].weight.detach().clone(), theta.head.weight.detach().clone()
-    learner._meet([7, 8])
+    learner._add_classes([7, 8])
     assert torch.equal(summarizer.theta.convolutions[0].weight, convolution)
     assert torch.equal(summarizer.theta.head.weight[:2], head)
     assert summarizer.queue.classes == [0, 1]
@@ -276,11 +283,16 @@ def test_summaries_match_their_whole_class_better_than_the_first_images_did() ->
         pixels = torch.tensor(stream.dataset.train_x[stream.dataset.train_y == learner.labels[label]]) / 255
         for seed in range(5):
             generator = torch.Generator().manual_seed(seed)
-            target = matching_target(theta, augment(pixels, draw_augmentation(len(pixels), 16, generator)), label)
+            target = gradient_target(
+                theta, augment_differentiably(pixels, draw_augmentation(len(pixels), 16, generator)), label
+            )
             draw = draw_augmentation(1, 16, generator)
-            first, summary = augment(memory.read_original(int(slot))[None], draw), augment(memory.read(slot).x, draw)
-            before += float(summarizing_loss(theta, first, label, target, None, 0.0)[0].detach())
-            after += float(summarizing_loss(theta, summary, label, target, None, 0.0)[0].detach())
+            first, summary = (
+                augment_differentiably(memory.read_original(int(slot))[None], draw),
+                augment_differentiably(memory.read(slot).x, draw),
+            )
+            before += float(gradient_terms(theta, first, label, target, None, 0.0)[0].detach())
+            after += float(gradient_terms(theta, summary, label, target, None, 0.0)[0].detach())
     assert after < 0.5 * before
 
 
@@ -398,9 +410,9 @@ def test_fast_takes_fewer_real_images_and_trains_theta_less_often(monkeypatch: p
 
     def note_target(theta, images: Tensor, label: int):
         real_images.append(images)
-        return matching_target(theta, images, label)
+        return gradient_target(theta, images, label)
 
-    monkeypatch.setattr("engram.summarize.stream_summarizer.matching_target", note_target)
+    monkeypatch.setattr("engram.summarize.matching.gradients.gradient_target", note_target)
     monkeypatch.setattr(StreamSummarizer, "_train_theta", lambda self, stream, ctx: trained_at.append(ctx.iteration))
     for x, y in balanced_task(0, 20, classes=2):
         learner.observe(x, y)
@@ -474,9 +486,9 @@ def test_without_a_queue_the_batch_at_hand_is_matched_and_nothing_kept(monkeypat
 
     def note_target(theta, images: Tensor, label: int):
         real.append(len(images))
-        return matching_target(theta, images, label)
+        return gradient_target(theta, images, label)
 
-    monkeypatch.setattr("engram.summarize.stream_summarizer.matching_target", note_target)
+    monkeypatch.setattr("engram.summarize.matching.gradients.gradient_target", note_target)
     for index in range(4):
         learner.observe(toy_images([0, 1, 1, 1], index), [0, 1, 1, 1])
     assert learner.rounds == 3

@@ -1,0 +1,134 @@
+"""The second view of contrastive training: resized crop, flip, color jitter and gray, drawn for each image.
+
+Parameters are drawn here, from a given generator; kornia's color operations apply them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engram.base.settings import NonNegative, Positive, Share
+
+CROP_ATTEMPTS = 10
+
+
+@dataclass(frozen=True)
+class ViewAugmentation:
+    """Probabilities and ranges of the augmentation.
+
+    Args:
+        crop: how a crop is drawn and resized. "published" does what the library of SCR's time did (kornia 0.4.1): its
+            sides are truncated to whole pixels and smaller than the image's, pixels are sampled at their centers, and
+            zeros lie beyond the edge. "aligned" rounds the sides, lets a crop be as large as the image, and keeps the
+            corner pixels in place.
+        crop_scale: smallest and largest share of the image's area that a crop takes.
+        crop_ratio: smallest and largest aspect ratio of a crop, width over height.
+        flip: probability of a horizontal flip.
+        jitter: probability of color jitter.
+        brightness: largest number added to or subtracted from all pixels.
+        contrast: pixels are multiplied by a factor between one minus and one plus this.
+        saturation: saturation is multiplied by a factor between one minus and one plus this.
+        hue: largest turn of the hue, as a share of a full turn.
+        gray: probability of removing all color.
+    """
+
+    crop: Literal["published", "aligned"] = "published"
+    crop_scale: tuple[Share, Share] = (0.2, 1.0)
+    crop_ratio: tuple[Positive, Positive] = (3 / 4, 4 / 3)
+    flip: Share = 0.5
+    jitter: Share = 0.8
+    brightness: NonNegative = 0.4
+    contrast: NonNegative = 0.4
+    saturation: NonNegative = 0.4
+    hue: NonNegative = 0.1
+    gray: Share = 0.2
+
+
+def augment_view(images: Tensor, settings: ViewAugmentation, generator: torch.Generator) -> Tensor:
+    """Return an augmented copy of each image. Images of one channel skip the operations on color."""
+    count, channels, height, width = images.shape
+    boxes = draw_crops(count, height, width, settings, generator)
+    flips = torch.rand(count, generator=generator) < settings.flip
+    views = crop_and_resize(images, boxes, flips, settings.crop)
+    views = _jitter(views, settings, generator)
+    gray = torch.rand(count, generator=generator) < settings.gray
+    if channels == 3:
+        weights = views.new_tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)
+        views = torch.where(_per_image(gray, views), (views * weights).sum(1, keepdim=True), views)
+    return views
+
+
+def draw_crops(count: int, height: int, width: int, settings: ViewAugmentation, generator: torch.Generator) -> Tensor:
+    """Return integer boxes (count,4): left, top, width, height. It is the whole image if none of ten draws fit."""
+    uniform = torch.rand(count, CROP_ATTEMPTS, 4, generator=generator)
+    low, high = settings.crop_scale
+    area = height * width * (low + (high - low) * uniform[..., 0])
+    low, high = torch.tensor(settings.crop_ratio).log().tolist()
+    ratio = (low + (high - low) * uniform[..., 1]).exp()
+    box_width, box_height = (area * ratio).sqrt(), (area / ratio).sqrt()
+    if settings.crop == "published":
+        box_width, box_height = box_width.trunc(), box_height.trunc()
+        fits = (box_width >= 1) & (box_width < width) & (box_height >= 1) & (box_height < height)
+    else:
+        box_width, box_height = box_width.round(), box_height.round()
+        fits = (box_width >= 1) & (box_width <= width) & (box_height >= 1) & (box_height <= height)
+    left = (uniform[..., 2] * (width - box_width + 1)).floor()
+    top = (uniform[..., 3] * (height - box_height + 1)).floor()
+    boxes = torch.stack([left, top, box_width, box_height], -1)
+    first = fits.int().argmax(1)
+    chosen = boxes[torch.arange(count), first]
+    whole = torch.tensor([0.0, 0.0, width, height])
+    return torch.where(fits.any(1)[:, None], chosen, whole)
+
+
+def crop_and_resize(
+    images: Tensor, boxes: Tensor, flips: Tensor, crop: Literal["published", "aligned"] = "published"
+) -> Tensor:
+    """Return each image's box, resized bilinearly to the full size and mirrored where `flips` says so.
+
+    Both kinds of crop place the box by its corner pixels. The published one then samples as if the coordinates were
+    those of pixel centers, which reaches a little beyond the box.
+    """
+    count, _, height, width = images.shape
+    left, top, box_width, box_height = boxes.to(images).unbind(1)
+    scale_x, scale_y = (box_width - 1) / (width - 1), (box_height - 1) / (height - 1)
+    center_x = 2 * (left + (box_width - 1) / 2) / (width - 1) - 1
+    center_y = 2 * (top + (box_height - 1) / 2) / (height - 1) - 1
+    mirror = torch.where(flips.to(images.device), -1.0, 1.0).to(images)
+    zero = torch.zeros_like(scale_x)
+    affine = torch.stack([scale_x * mirror, zero, center_x, zero, scale_y, center_y], 1).view(count, 2, 3)
+    corners, beyond = (False, "zeros") if crop == "published" else (True, "border")
+    grid = F.affine_grid(affine, list(images.shape), align_corners=corners)
+    return F.grid_sample(images, grid, mode="bilinear", padding_mode=beyond, align_corners=corners)
+
+
+def _jitter(images: Tensor, settings: ViewAugmentation, generator: torch.Generator) -> Tensor:
+    """Add brightness, multiply contrast, change saturation and hue in HSV, in one random order per batch; clamp."""
+    from kornia import enhance
+
+    count = len(images)
+    applied = torch.rand(count, generator=generator) < settings.jitter
+    uniform = torch.rand(4, count, generator=generator).to(images.device) * 2 - 1
+    brightness, hue = settings.brightness * uniform[0], settings.hue * 2 * torch.pi * uniform[3]
+    contrast, saturation = 1 + settings.contrast * uniform[1], 1 + settings.saturation * uniform[2]
+    operations: list[Callable[[Tensor], Tensor]] = [
+        lambda views: (views + _per_image(brightness, views)).clamp(0, 1),
+        lambda views: (views * _per_image(contrast, views)).clamp(0, 1),
+        lambda views: enhance.adjust_saturation(views, saturation),
+        lambda views: enhance.adjust_hue(views, hue),
+    ]
+    jittered = images
+    for index in torch.randperm(4, generator=generator).tolist():
+        if images.shape[1] == 3 or index < 2:
+            jittered = operations[index](jittered)
+    return torch.where(_per_image(applied, images), jittered, images)
+
+
+def _per_image(values: Tensor, images: Tensor) -> Tensor:
+    return values.to(images.device).view(-1, 1, 1, 1)

@@ -1,0 +1,19 @@
+"""The exceptions that callers may want to catch."""
+
+from __future__ import annotations
+
+
+class InputError(ValueError):
+    """The caller's data or settings were refused; nothing was changed."""
+
+
+class NotReadyError(InputError):
+    """There is nothing yet to predict from."""
+
+
+class UnknownPartError(InputError):
+    """A saved learner has a part that is not defined here; import the module that defines it."""
+
+
+class NonFiniteLossError(RuntimeError):
+    """Learning diverged. The step was not taken, but the batch is half learned: go on from the last save."""

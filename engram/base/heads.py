@@ -1,0 +1,44 @@
+"""Heads with one output per class, which grow as classes come."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class GrowingHead(nn.Module):
+    """A head that can make room for more classes."""
+
+    def grow(self, classes: int, generator: torch.Generator) -> None:
+        """Make room for `classes` classes in all. Existing outputs stay, and parameters keep their identity."""
+        raise NotImplementedError
+
+
+class GrowingLinear(GrowingHead):
+    """A linear layer that can grow, and be restored at any size."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(outputs, inputs))
+        self.bias = nn.Parameter(torch.empty(outputs))
+
+    @property
+    def outputs(self) -> int:
+        return len(self.bias)
+
+    @torch.no_grad()
+    def grow(self, classes: int, generator: torch.Generator) -> None:
+        added = max(0, classes - self.outputs)
+        inputs = self.weight.shape[1]
+        bound = 1 / math.sqrt(inputs)
+        weight = torch.empty(added, inputs).uniform_(-bound, bound, generator=generator)
+        bias = torch.empty(added).uniform_(-bound, bound, generator=generator)
+        self.weight.data = torch.cat([self.weight.data, weight.to(self.weight.device)])
+        self.bias.data = torch.cat([self.bias.data, bias.to(self.bias.device)])
+        self.weight.grad = self.bias.grad = None
+
+    def forward(self, features: Tensor) -> Tensor:
+        return F.linear(features, self.weight, self.bias)

@@ -1,0 +1,41 @@
+"""Named random generators."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+
+import torch
+
+from engram.base.part import Part
+from engram.persistence.state import Tree, tree_bytes
+
+
+class Randomness(Part):
+    """Random generators by name, each seeded by (seed, name).
+
+    No part disturbs the draws of another, and the global generators are neither read nor changed. All generators live
+    on the CPU, so that every device sees the same draws.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._generators: dict[str, torch.Generator] = {}
+
+    def __getitem__(self, name: str) -> torch.Generator:
+        if name not in self._generators:
+            digest = hashlib.sha256(f"{self.seed}/{name}".encode()).digest()
+            generator = torch.Generator()
+            generator.manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+            self._generators[name] = generator
+        return self._generators[name]
+
+    def state(self) -> Tree:
+        return {name: generator.get_state() for name, generator in self._generators.items()}
+
+    def load_state(self, tree: Tree) -> None:
+        for name, saved in tree.items():
+            self[name].set_state(saved)
+
+    def footprint(self) -> Counter[str]:
+        return Counter({"bookkeeping": tree_bytes(self.state())})

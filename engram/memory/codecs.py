@@ -1,0 +1,134 @@
+"""How an image becomes bytes in the memory and back.
+
+`float32` keeps pixels as they are, as the paper does. The others keep 8-bit values, so values outside [0,1] are
+clamped: `uint8` as they are, `jpeg` and `webp` compressed with a quality, written "webp(50)".
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from engram.base.errors import InputError
+from engram.base.naming import suggest
+
+
+class Codec(Protocol):
+    """Encodes images into byte records (1-D uint8 tensors of any length, one per image) and decodes them."""
+
+    name: str
+
+    def record_bytes(self, shape: tuple[int, int, int]) -> int | None:
+        """Return the bytes of every record, or None if they differ."""
+
+    def encode(self, images: Tensor) -> list[Tensor]:
+        """Return one record for each image."""
+
+    def decode(self, records: Sequence[Tensor], shape: tuple[int, int, int]) -> Tensor:
+        """Return the images of these records, float32 (N,C,H,W)."""
+
+
+class Float32:
+    """Stores pixels as they are, neither clamped nor quantized, as the paper does."""
+
+    name = "float32"
+
+    def record_bytes(self, shape: tuple[int, int, int]) -> int | None:
+        return 4 * math.prod(shape)
+
+    def encode(self, images: Tensor) -> list[Tensor]:
+        return [image.contiguous().view(-1).view(torch.uint8).clone() for image in images.detach().float().cpu()]
+
+    def decode(self, records: Sequence[Tensor], shape: tuple[int, int, int]) -> Tensor:
+        return torch.stack(list(records)).view(torch.float32).view(-1, *shape)
+
+
+class Uint8:
+    """Stores one byte per value: a quarter of float32, and lossless for images that came as bytes."""
+
+    name = "uint8"
+
+    def record_bytes(self, shape: tuple[int, int, int]) -> int | None:
+        return math.prod(shape)
+
+    def encode(self, images: Tensor) -> list[Tensor]:
+        return [pixels.reshape(-1).clone() for pixels in to_bytes(images)]
+
+    def decode(self, records: Sequence[Tensor], shape: tuple[int, int, int]) -> Tensor:
+        return torch.stack(list(records)).view(-1, *shape).float() / 255
+
+
+class Compressed:
+    """Stores images in a compressed format of Pillow, without metadata.
+
+    Args:
+        kind: name of the format, jpeg or webp.
+        quality: quality from 1 to 100.
+    """
+
+    def __init__(self, kind: str, quality: int) -> None:
+        if not 1 <= quality <= 100:
+            raise InputError(f"{kind}({quality}): the quality lies between 1 and 100")
+        self.kind, self.quality = kind, quality
+        self.name = f"{kind}({quality})"
+
+    def record_bytes(self, shape: tuple[int, int, int]) -> int | None:
+        return None
+
+    def encode(self, images: Tensor) -> list[Tensor]:
+        records = []
+        for pixels in to_bytes(images):
+            array = pixels.permute(1, 2, 0).numpy()
+            file = io.BytesIO()
+            picture = Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array)
+            picture.save(file, self.kind, quality=self.quality, **_SMALLEST[self.kind])
+            records.append(torch.frombuffer(bytearray(file.getvalue()), dtype=torch.uint8))
+        return records
+
+    def decode(self, records: Sequence[Tensor], shape: tuple[int, int, int]) -> Tensor:
+        return torch.stack([self._picture(record, shape) for record in records]).float() / 255
+
+    def _picture(self, record: Tensor, shape: tuple[int, int, int]) -> Tensor:
+        channels, height, width = shape
+        with Image.open(io.BytesIO(record.numpy().tobytes()), formats=[self.kind]) as picture:
+            if picture.size != (width, height):
+                raise ValueError(f"a stored picture has {picture.width}×{picture.height} pixels, not {width}×{height}")
+            array = np.array(picture.convert("L" if channels == 1 else "RGB"))
+        return torch.from_numpy(array).view(height, width, channels).permute(2, 0, 1)
+
+
+_SMALLEST: dict[str, dict[str, int | bool]] = {"jpeg": {"optimize": True}, "webp": {"method": 4}}
+"""Options that make the files of each format small at little cost."""
+
+
+def to_bytes(images: Tensor) -> Tensor:
+    """Return pixels as 8-bit values, after clamping them to [0,1]."""
+    return (images.detach().float().cpu().clamp(0, 1) * 255).round().to(torch.uint8)
+
+
+CODECS: dict[str, Callable[[int], Codec]] = {
+    "float32": lambda quality: Float32(),
+    "uint8": lambda quality: Uint8(),
+    "jpeg": lambda quality: Compressed("jpeg", quality),
+    "webp": lambda quality: Compressed("webp", quality),
+}
+"""Every codec by its name, as a function of the quality. An entry added here can be chosen by `codec`."""
+DEFAULT_QUALITY = {"jpeg": 75, "webp": 50}
+
+
+def parse_codec(text: str) -> Codec:
+    """Return the codec that a name such as "float32" or "webp(50)" stands for; "webp" alone means webp(50)."""
+    match = re.fullmatch(r"(\w+)(?:\((\d+)\))?", text)
+    if not match or match[1] not in CODECS:
+        raise InputError(f"unknown codec {text!r}{suggest(match[1] if match else text, list(CODECS))}")
+    if match[2] is not None and match[1] not in DEFAULT_QUALITY:
+        raise InputError(f"codec {text!r}: {match[1]} has no quality")
+    return CODECS[match[1]](int(match[2]) if match[2] else DEFAULT_QUALITY.get(match[1], 0))

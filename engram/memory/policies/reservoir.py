@@ -1,0 +1,25 @@
+"""Reservoir sampling (Vitter, 1985; Chaudhry et al., 2019)."""
+
+from __future__ import annotations
+
+from engram.base.batch import Batch
+from engram.base.context import MemoryContext
+from engram.base.interfaces import MemoryPolicy, StoreReport
+
+
+class Reservoir(MemoryPolicy):
+    """Fills free slots, then stores each image with probability K / n in a uniformly drawn slot.
+
+    n counts the images before this batch, as published. So every batch after the first K images is kept alike, and the
+    first K a little less: with batches of b, about 1 − b/K of it. Where bytes are the limit, every image draws a
+    priority, and the images of the highest priority that fit stay.
+    """
+
+    def store(self, stream: Batch, ctx: MemoryContext) -> StoreReport:
+        memory, before = ctx.memory, ctx.memory.stored
+        admission = memory.limit.admission(memory, len(stream), ctx.rng["memory"])
+        for position, (image, label) in enumerate(zip(stream.x, stream.y.tolist(), strict=True)):
+            if (slot := admission.slot(position)) is not None:
+                memory.put(slot, image, label, admission.priority())
+        memory.seen += len(stream)
+        return StoreReport(stored=memory.stored_since(before))

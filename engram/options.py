@@ -1,0 +1,171 @@
+"""Every option of learners and memories, declared once: type, range, default and help text.
+
+`Learner`, `SummaryMemory`, `RunConfig` and the command line all read these declarations.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypedDict, TypeVar, cast
+
+from engram.base.devices import resolve_device
+from engram.base.errors import InputError
+from engram.base.settings import Convert, Count, Default, Range, Settings, resolve
+from engram.base.sizes import parse_bytes
+from engram.memory.codecs import parse_codec
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from engram.base.interfaces import Augmentation, Classifier, Policy, Retrieval, Scheme, Summarizer
+
+DEFAULT_MEMORY_SIZE = 100
+
+Reading: TypeAlias = Literal["net", "averaged"]
+"""Which net answers: the net as trained, or its moving average."""
+
+ByteSize: TypeAlias = Annotated[int | str, Convert(parse_bytes, 'a size in bytes such as 300000, "300KB" or "1.5MiB"')]
+CodecName: TypeAlias = Annotated[
+    str, Convert(lambda text: parse_codec(text).name, "a codec: float32, uint8, jpeg(QUALITY) or webp(QUALITY)")
+]
+DeviceName: TypeAlias = Annotated[str, Convert(resolve_device, "auto, cpu, cuda, cuda:N or mps")]
+
+
+class MemoryOptions(TypedDict, total=False):
+    """What is kept of the stream."""
+
+    memory_size: Annotated[
+        Count | None,
+        Default(None),
+        "Number of images the memory holds (K); 100 if neither this nor memory_bytes is given.",
+    ]
+    memory_bytes: Annotated[
+        ByteSize | None,
+        Default(None),
+        "Bytes of encoded images the memory holds instead, such as 300KB; as many images as fit.",
+    ]
+    slots_per_class: Annotated[
+        Count | Literal["auto"] | None,
+        Default(None),
+        (
+            "Slots each class may claim for its summary (k), or auto: K divided by the classes seen. A run on a "
+            "paper stream divides K by all classes of the stream if this is not given."
+        ),
+    ]
+    codec: Annotated[
+        CodecName,
+        Default("float32"),
+        "How images are stored: float32 (as they are), uint8, jpeg(QUALITY) or webp(QUALITY).",
+    ]
+    keep_originals: Annotated[
+        bool,
+        Default(False),
+        "Keep the first image of each claimed slot, to look at beside its summary.",
+    ]
+    boundary_gap: Annotated[
+        Count,
+        Default(50),
+        "New classes that arrive within this many batches count as one change of task.",
+    ]
+    seed: Annotated[
+        int,
+        Default(0),
+        "Seed of every random draw.",
+    ]
+
+
+class ComputeOptions(TypedDict, total=False):
+    """Where the computing is done."""
+
+    device: Annotated[
+        DeviceName,
+        Default("auto"),
+        "Auto (a CUDA GPU if there is one, else the CPU), cpu, cuda, cuda:N or mps.",
+    ]
+    threads: Annotated[
+        Count | None,
+        Default(None),
+        "CPU threads used while it computes; PyTorch's own number if not given.",
+    ]
+
+
+class TrainingOptions(TypedDict, total=False):
+    """How a learner trains and answers."""
+
+    repeats: Annotated[
+        Annotated[int, Range(least=1, most=1000)] | None,
+        Default(None),
+        "Training steps on each stream batch; the method's own number if not given.",
+    ]
+    classes_total: Annotated[
+        Count | None,
+        Default(None),
+        (
+            "Number of classes that softmax heads are made for at the start, as published; heads grow if not "
+            "given. A run on a paper or iid stream takes the number of its classes."
+        ),
+    ]
+    average: Annotated[
+        Annotated[float, Range(above=0, below=1)] | None,
+        Default(None),
+        (
+            "Decay of a moving average of the weights, such as 0.99, that is kept beside the net; none if not "
+            "given. Training is the same with and without it."
+        ),
+    ]
+    answer_from: Annotated[
+        Reading | None,
+        Default(None),
+        "Whether answers come from the net or from the averaged net; from the averaged one if there is one.",
+    ]
+
+
+class CommonOptions(MemoryOptions, ComputeOptions, total=False):
+    """Options that learners and memories share."""
+
+
+class LearnerOptions(CommonOptions, TrainingOptions, total=False):
+    """All options of a learner but the settings of its parts."""
+
+
+class PartOptions(TypedDict, total=False):
+    """The parts of a learner: settings by name for the part the method has, or a part in its place.
+
+    Args:
+        scheme: how one step trains the net.
+        augment: how images are changed before each step.
+        retrieval: which memory images are replayed.
+        policy: which images enter the memory.
+        summarize: how the memory is improved.
+        classifier: how the learner answers.
+        net: settings of the net by name, or a module of your own, which is copied; its output is taken as features.
+        theta: settings of the summarizing net, or a module of your own without batch norm, which is copied.
+    """
+
+    scheme: Settings | Scheme | None
+    augment: Settings | Augmentation | None
+    retrieval: Settings | Retrieval | None
+    policy: Settings | Policy | None
+    summarize: Settings | Summarizer | None
+    classifier: Settings | Classifier | None
+    net: Settings | nn.Module | None
+    theta: Settings | nn.Module | None
+
+
+class LearnerArguments(LearnerOptions, PartOptions, total=False):
+    """Everything that `Learner` takes by name."""
+
+
+T = TypeVar("T")
+
+
+def resolve_options(kind: type[T], given: Any) -> T:
+    """Return all options of a kind, checked, with defaults for those not given; combinations are checked too."""
+    options = resolve(kind, given)
+    if {"memory_size", "memory_bytes"} <= options.keys():
+        if options["memory_size"] is not None and options["memory_bytes"] is not None:
+            raise InputError("memory_size and memory_bytes both limit the memory: give one of them")
+        if options["memory_size"] is None and options["memory_bytes"] is None:
+            options["memory_size"] = DEFAULT_MEMORY_SIZE
+    if "average" in options and options["average"] is None and options["answer_from"] == "averaged":
+        raise InputError("answer_from is 'averaged', but nothing is averaged: give average=0.99 too")
+    return cast(T, options)

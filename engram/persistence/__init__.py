@@ -1,0 +1,1 @@
+"""State trees, checkpoints on disk, and restoring what was saved."""

@@ -1,0 +1,316 @@
+"""What a learner and a memory by itself have in common: both take in a stream and keep a memory of it."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from engram.base.batch import Batch, as_float
+from engram.base.context import TIMED, MemoryContext
+from engram.base.devices import using_threads
+from engram.base.errors import InputError, NotReadyError
+from engram.base.initialization import materialize
+from engram.base.interfaces import StoreReport, Summarizer, SummarizingNet
+from engram.base.part import Part
+from engram.base.rng import Randomness
+from engram.base.settings import as_plain_data
+from engram.base.validation import Label, check_images, check_labels
+from engram.memory import ExportedMemory, Store, exported_from, make_store
+from engram.nets import ConvNet, custom_theta, require_theta
+from engram.options import CommonOptions
+from engram.persistence.checkpoint import write_checkpoint
+from engram.persistence.restore import environment
+from engram.persistence.state import Tree
+
+FOOTPRINT = (
+    "images",
+    "labels",
+    "originals",
+    "queue",
+    "working_copies",
+    "net",
+    "averaged",
+    "theta",
+    "optimizer",
+    "snapshots",
+    "bookkeeping",
+)
+"""The lines of `footprint()`."""
+
+C = TypeVar("C", bound=MemoryContext)
+ContextUsed = TypeVar("ContextUsed", contravariant=True)
+
+
+class Hooks(Protocol[ContextUsed]):
+    """What a consumer calls on each of its parts."""
+
+    def on_boundary(self, ctx: ContextUsed) -> None: ...
+
+    def on_new_classes(self, new: list[int], ctx: ContextUsed) -> None: ...
+
+
+class StreamConsumer(Part, Generic[C]):
+    """Checks what arrives, tells classes apart, notices changes of task, stores within a limit and summarizes.
+
+    It can be saved and restored exactly. Subclasses add what happens with a batch before it is stored.
+
+    Args:
+        options: all options, resolved.
+    """
+
+    saved_as: ClassVar[str]
+    """Name of its entry in a checkpoint, and what messages call it."""
+    batch_method: ClassVar[str]
+    """Name of the method that takes in a batch."""
+    summarizer: Summarizer | None
+    settings: dict[str, dict[str, Any]]
+    """All settings of each part, by role."""
+    custom_nets: dict[str, nn.Module]
+    """Nets that the caller gave in place of ours, by role."""
+
+    def __init__(self, options: CommonOptions) -> None:
+        self.options = options
+        self.to_device(torch.device(options["device"]))
+        self.image_shape: tuple[int, int, int] | None = None
+        self.parts: dict[str, Hooks[C]] = {}
+        self.add_state("rng", Randomness(options["seed"]))
+        self.add_state("labels", [])
+        self.add_state("iteration", 0)
+        self.add_state("last_boundary", 0)
+        self.add_state("explicit_boundaries", False)
+        self.add_state("seconds", dict.fromkeys(TIMED, 0.0))
+        self.rng: Randomness
+        self.labels: list[Label]
+        """The classes seen, in order of first arrival."""
+        self.iteration: int
+        """Number of batches taken in."""
+        self.last_boundary: int
+        self.explicit_boundaries: bool
+        self.seconds: dict[str, float]
+        """Seconds spent, by what they were spent on."""
+
+    @property
+    def memory(self) -> Store:
+        """The memory: its images, labels, which slots are claimed and which hold summaries."""
+        self._require_observed("there is no memory")
+        return self._memory
+
+    @property
+    def rounds(self) -> int:
+        """Number of summarizing rounds so far."""
+        return self.summarizer.rounds if self.summarizer else 0
+
+    def boundary(self) -> None:
+        """Say that a task has ended. This is never needed.
+
+        Once it was said, boundaries are no longer inferred from new classes. Saying it again before the next batch
+        changes nothing.
+        """
+        self.explicit_boundaries = True
+        if self.iteration > self.last_boundary:
+            self._pass_boundary()
+
+    def footprint(self) -> Counter[str]:
+        """Return the bytes held, by what holds them; `total` is their sum."""
+        counted = Counter(dict.fromkeys(FOOTPRINT, 0))
+        counted.update(super().footprint())
+        counted["total"] = sum(counted.values())
+        return counted
+
+    def export_memory(self) -> ExportedMemory:
+        """Return what the memory holds, to be written to a folder or adopted by another learner or memory."""
+        return exported_from(self.memory, self.labels)
+
+    def adopt(self, exported: ExportedMemory) -> None:
+        """Begin with the memory of another learner or memory.
+
+        This is possible before anything was observed, and if all of it fits. Its classes count as past ones: the next
+        new class is a change of task.
+        """
+        if self.image_shape is not None:
+            raise InputError(f"this {self.saved_as} has observed something already: a memory is adopted at the start")
+        trial = self._new_memory(exported.image_shape)
+        trial.limit.require_room(exported.encoded(trial.codec))
+        self._build(exported.image_shape)
+        self._add_classes(list(dict.fromkeys(exported.labels)))
+        memory = self._memory
+        owned = exported.claimed & self._claims_slots()
+        unowned = len(exported) - int(owned.sum())
+        least = 1 - unowned / max(unowned, exported.seen, 1)
+        labels = self._batch(exported.images, exported.labels).y.tolist()
+        for index, record in enumerate(exported.encoded(memory.codec)):
+            priority = math.inf if owned[index] else memory.limit.draw_priority(self.rng["memory"], least)
+            slot = memory.put_record(memory.size, record, labels[index], priority)
+            if slot is not None:
+                memory.summary[slot] = exported.summary[index]
+                if owned[index]:
+                    memory.claim(slot)
+        memory.seen = exported.seen
+        self.last_boundary = -self.options["boundary_gap"]
+
+    def save(self, path: str | Path, extra: Tree = None) -> None:
+        """Save everything that is needed to continue exactly from here.
+
+        Args:
+            path: folder of the checkpoint; the save before is kept there too.
+            extra: numbers, strings, lists, dicts and tensors of your own; `load_with_extra` returns them.
+        """
+        tree = {"config": self.config(), "image_shape": self.image_shape, "state": self.state()}
+        with using_threads(self.options["threads"]):
+            facts = environment()
+        write_checkpoint(Path(path).expanduser(), {"environment": facts, self.saved_as: tree, "extra": extra})
+
+    def config(self) -> dict[str, Any]:
+        """Return the arguments that make this object again, with every setting written out."""
+        return dict(self.options) | {role: as_plain_data(own) for role, own in self.settings.items()}
+
+    @classmethod
+    def arguments_from(cls, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments that make the object again whose `config()` was saved."""
+        return dict(config)
+
+    @contextmanager
+    def clock(self, name: str) -> Iterator[None]:
+        """Book the time spent inside under a name."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] += time.perf_counter() - start
+
+    def _take_nets(self, nets: Mapping[str, Any]) -> dict[str, Any]:
+        """Keep copies of the modules among `nets` for `_build`; return the others, which are settings."""
+        self.custom_nets = {name: copy.deepcopy(net) for name, net in nets.items() if isinstance(net, nn.Module)}
+        if "theta" in self.custom_nets:
+            require_theta(self.custom_nets["theta"])
+        return {name: net for name, net in nets.items() if name not in self.custom_nets}
+
+    def _name_custom_nets(self) -> None:
+        """Write the names of custom nets in place of their settings."""
+        for name, net in self.custom_nets.items():
+            if name not in self.settings:
+                raise InputError(f"this method has no {name}: it takes {', '.join(self.settings)}")
+            self.settings[name] = {"own": type(net).__name__}
+
+    def _add_parts(self, **parts: Any) -> None:
+        self.parts = {name: part for name, part in parts.items() if part is not None}
+        for name, part in self.parts.items():
+            self.add_state(name, part)
+
+    def _require_observed(self, consequence: str) -> None:
+        if self.image_shape is None:
+            raise NotReadyError(
+                f"this {self.saved_as} has not seen anything yet, so {consequence}: call {self.batch_method} first"
+            )
+
+    def _prepare_batch(self, x: Any, y: Any) -> Batch:
+        """Check a batch, make room for its new classes, and return it."""
+        images = check_images(x, self.image_shape)
+        labels = check_labels(y, len(images), self.labels)
+        new = [label for label in dict.fromkeys(labels) if label not in self.labels]
+        if self.image_shape is None:
+            self._build((int(images.shape[1]), int(images.shape[2]), int(images.shape[3])))
+        if new:
+            self._add_classes(new)
+        return self._batch(images, labels)
+
+    def _store_batch(self, stream: Batch) -> None:
+        """Store the batch, and summarize if a round is due."""
+        ctx = self._context()
+        if self.summarizer:
+            with self.clock("summarize"):
+                self.summarizer.push(stream, ctx)
+        with self.clock("store"):
+            report = self._offer(stream, ctx)
+        if self.summarizer:
+            self.summarizer.after_store(stream, report, ctx)
+        self.iteration += 1
+
+    def _build(self, image_shape: tuple[int, int, int]) -> None:
+        """Make everything that depends on the shape of the images."""
+        store = self._new_memory(image_shape)
+        if self.summarizer:
+            self.summarizer.build(self._new_theta(image_shape))
+        self.add_state("_memory", store)
+        self._memory: Store
+        self.image_shape = image_shape
+
+    def _new_theta(self, image_shape: tuple[int, int, int]) -> SummarizingNet:
+        channels, size, _ = image_shape
+        if "theta" in self.custom_nets:
+            return custom_theta(self.custom_nets["theta"], image_shape, self.rng["theta"], self.device)
+        return materialize(lambda: ConvNet(channels, size, **self.settings["theta"]), self.rng["theta"], self.device)
+
+    def _new_memory(self, image_shape: tuple[int, int, int]) -> Store:
+        chosen = self.options
+        return make_store(
+            chosen["memory_size"],
+            None if chosen["memory_bytes"] is None else int(chosen["memory_bytes"]),
+            image_shape,
+            chosen["codec"],
+            chosen["keep_originals"],
+        )
+
+    def _add_classes(self, new: list[Label]) -> None:
+        """Add classes: pass a boundary if one is due, then let every part make room for them."""
+        due = self.iteration - self.last_boundary >= self.options["boundary_gap"]
+        if due and not self.explicit_boundaries:
+            self._pass_boundary()
+        first = len(self.labels)
+        self.labels = [*self.labels, *new]
+        self._grow()
+        ctx = self._context()
+        for part in self.parts.values():
+            part.on_new_classes(list(range(first, len(self.labels))), ctx)
+
+    def _grow(self) -> None:
+        """Make room for `labels` in what is not a part."""
+
+    def _pass_boundary(self) -> None:
+        self.last_boundary = self.iteration
+        ctx = self._context()
+        for part in self.parts.values():
+            part.on_boundary(ctx)
+
+    def _context(self) -> C:
+        raise NotImplementedError
+
+    def _offer(self, stream: Batch, ctx: C) -> StoreReport:
+        """Offer the batch to the memory."""
+        raise NotImplementedError
+
+    def _claims_slots(self) -> bool:
+        """Return whether classes own slots of this memory."""
+        raise NotImplementedError
+
+    def _memory_context(self) -> dict[str, Any]:
+        """Return what every context of this consumer holds."""
+        return {
+            "memory": self._memory,
+            "rng": self.rng,
+            "classes": len(self.labels),
+            "iteration": self.iteration,
+            "slots_per_class": self._slots_per_class(),
+            "clock": self.clock,
+        }
+
+    def _slots_per_class(self) -> int:
+        """Return the slots a class may claim now (k)."""
+        chosen = self.options["slots_per_class"]
+        if chosen is None or chosen == "auto":
+            return max(1, self._memory.capacity // max(1, len(self.labels)))
+        return chosen
+
+    def _batch(self, images: Tensor, labels: list[Label]) -> Batch:
+        index = {label: position for position, label in enumerate(self.labels)}
+        y = torch.tensor([index[label] for label in labels], device=self.device)
+        return Batch(as_float(images.to(self.device)), y, images if images.dtype == torch.uint8 else None)

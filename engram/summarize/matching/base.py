@@ -1,0 +1,45 @@
+"""The interface of a matching loss, and the table of all that are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from engram.base.errors import InputError
+from engram.base.interfaces import SummarizingNet
+from engram.base.naming import suggest
+
+
+class MatchingLoss:
+    """Says how far the summaries of a class are from its real images, as seen by the summarizing net θ."""
+
+    def target(self, theta: SummarizingNet, images: Tensor, label: int) -> Any:
+        """Return everything that `terms` needs to know of the real images of a class, without a graph."""
+        raise NotImplementedError
+
+    def terms(
+        self, theta: SummarizingNet, images: Tensor, label: int, target: Any, anchors: Tensor | None, gamma: float
+    ) -> dict[str, Tensor]:
+        """Return the terms of the loss by name, differentiable in the synthetic images; the loss is their sum.
+
+        Args:
+            theta: the summarizing net.
+            images: the synthetic images of the class.
+            label: index of the class.
+            target: what `target` returned for the real images.
+            anchors: θ's features of past summaries, or None where there are none.
+            gamma: weight of the relation to the anchors (γ).
+        """
+        raise NotImplementedError
+
+
+MATCHING: dict[str, type[MatchingLoss]] = {}
+"""Every matching loss by its name. An entry added here can be chosen by `summarize={"matching": name}`."""
+
+
+def matching_name(name: Any) -> str:
+    """Return the name of a matching loss, or raise an `InputError` if it is not known."""
+    if name not in MATCHING:
+        raise InputError(f"matching is {name!r}{suggest(str(name), list(MATCHING))}")
+    return str(name)
