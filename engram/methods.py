@@ -184,16 +184,6 @@ def method_settings(method: Method, given: Mapping[str, Settings | None]) -> dic
     }
 
 
-def changed_settings(method: Method, given: Mapping[str, Settings | None]) -> dict[str, dict[str, Any]]:
-    """Return the settings in `given` that differ from the method's own, as plain data; other roles are left out."""
-    defaults, resolved = method_settings(method, {}), method_settings(method, given)
-    changed = {
-        role: as_plain_data({name: value for name, value in own.items() if value != defaults[role][name]})
-        for role, own in resolved.items()
-    }
-    return {role: own for role, own in changed.items() if own}
-
-
 @dataclass(frozen=True)
 class Composition:
     """What a learner is made of: a method with every setting in place.
