@@ -219,6 +219,7 @@ class Learner(StreamConsumer[StepContext]):
         ctx = self._context()
         replay = None
         self.model.net.train()
+        self.scheme.before_retrieval(stream, ctx)
         if ctx.memory.size and (wanted := self.scheme.replay_size(ctx)):
             replay = ctx.memory.read(self.retrieval.select(stream, wanted, ctx))
         if self.augmentation:

@@ -100,7 +100,7 @@ METHODS: dict[str, Method] = {
     "er": _ER,
     "mir": replace(_ER, retrieval=MaximallyInterfered, paper="Aljundi et al., 2019 (MIR)"),
     "gss": replace(_ER, **_GSS),
-    "aser": replace(_ER, retrieval=ShapleyRetrieval, settings={"scheme": {"passes": "joint-mean"}}, **_ASER),
+    "aser": replace(_ER, retrieval=ShapleyRetrieval, settings={"scheme": {"passes": "thrice"}}, **_ASER),
     "dvc": replace(_ER, scheme=DualViewConsistency, retrieval=MaximalGradientInterference, paper="Gu et al., 2022"),
     "scr": _SCR,
     "ocm": replace(_ER, scheme=MutualInformationMaximization, paper="Guo et al., 2022"),

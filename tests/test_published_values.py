@@ -18,6 +18,7 @@ VIEW = {
     "crop_ratio": (3 / 4, 4 / 3),
     "flip": 0.5,
     "jitter": 0.8,
+    "jitter_kind": "additive",
     "brightness": 0.4,
     "contrast": 0.4,
     "saturation": 0.4,
@@ -68,7 +69,7 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
     "er": {"scheme": ER},
     "mir": {"scheme": ER, "retrieval": {"candidates": 50}},
     "gss": {"scheme": ER, "policy": {"batch": 10, "references": 10, "first_score": 0.1}},
-    "aser": {"scheme": {**ER, "passes": "joint-mean"}, "retrieval": SHAPLEY, "policy": SHAPLEY},
+    "aser": {"scheme": {**ER, "passes": "thrice"}, "retrieval": SHAPLEY, "policy": SHAPLEY},
     "dvc": {
         "scheme": {
             **SGD,
@@ -76,7 +77,7 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
             "balance": 1 / 3,
             "agreement": 4.0,
             "joint_width": 128,
-            "augment": VIEW | {"jitter": 1.0},
+            "augment": VIEW | {"jitter": 1.0, "jitter_kind": "multiplicative"},
         },
         "retrieval": {"candidates": 50},
     },
@@ -96,7 +97,12 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
     "rar": {"scheme": {**ER, "passes": "joint"}, "augment": RAND_AUGMENT},
     "rar-s": {"scheme": SCR, "augment": RAND_AUGMENT},
     "rar-ncm": {"scheme": {**ER, "passes": "joint"}, "augment": RAND_AUGMENT},
-    "scr+ssd": {"scheme": SCR, "summarize": SSD, "theta": {"width": 128, "depth": 3}},
+    "scr+ssd": {
+        "scheme": SCR,
+        "summarize": SSD,
+        "theta": {"width": 128, "depth": 3},
+        "policy": {"count_before_batch": None},
+    },
 }
 
 

@@ -165,11 +165,15 @@ def sharpness(settings: RandAugment, images: Tensor, signs: Tensor, places: Tens
 
 
 def shear_x(settings: RandAugment, images: Tensor, signs: Tensor, places: Tensor) -> Tensor:
-    return warp(images, _matrices(images, xy=signs * settings.shear))
+    """Move rows sideways by how far they are from the top; the top-left corner stays."""
+    slopes = signs * settings.shear
+    return warp(images, _matrices(images, xy=slopes, dx=slopes * images.shape[-2] / 2))
 
 
 def shear_y(settings: RandAugment, images: Tensor, signs: Tensor, places: Tensor) -> Tensor:
-    return warp(images, _matrices(images, yx=signs * settings.shear))
+    """Move columns up or down by how far they are from the left; the top-left corner stays."""
+    slopes = signs * settings.shear
+    return warp(images, _matrices(images, yx=slopes, dy=slopes * images.shape[-1] / 2))
 
 
 def translate_x(settings: RandAugment, images: Tensor, signs: Tensor, places: Tensor) -> Tensor:
@@ -181,15 +185,22 @@ def translate_y(settings: RandAugment, images: Tensor, signs: Tensor, places: Te
 
 
 def cutout(settings: RandAugment, images: Tensor, signs: Tensor, places: Tensor) -> Tensor:
-    """Put a gray square around a uniformly drawn point."""
+    """Put a gray square around a uniformly drawn point.
+
+    As published, it is moved inward where it would leave the top or the left edge, and cut off at the other two. It
+    covers every pixel from its truncated first corner to its truncated last corner.
+    """
     height, width = images.shape[-2:]
-    rows = torch.arange(height, device=images.device) + 0.5
-    columns = torch.arange(width, device=images.device) + 0.5
-    inside_rows = (rows - places[:, :1] * height).abs() <= settings.cutout / 2
-    inside_columns = (columns - places[:, 1:] * width).abs() <= settings.cutout / 2
-    inside = (inside_rows[:, :, None] & inside_columns[:, None, :])[:, None]
+
+    def inside(centers: Tensor, side: int) -> Tensor:
+        first = (centers * side - settings.cutout / 2).clamp_min(0).trunc()
+        pixels = torch.arange(side, device=images.device)
+        return (pixels >= first) & (pixels <= (first + settings.cutout).trunc())
+
+    inside_rows, inside_columns = inside(places[:, :1], height), inside(places[:, 1:], width)
+    inside_both = (inside_rows[:, :, None] & inside_columns[:, None, :])[:, None]
     fill = images.new_tensor(CUTOUT_COLOR).view(1, 3, 1, 1)
-    return torch.where(inside, fill if images.shape[1] == 3 else fill.mean(1, keepdim=True), images)
+    return torch.where(inside_both, fill if images.shape[1] == 3 else fill.mean(1, keepdim=True), images)
 
 
 OPERATIONS: tuple[Operation, ...] = (

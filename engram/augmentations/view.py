@@ -31,9 +31,13 @@ class ViewAugmentation:
         crop_ratio: smallest and largest aspect ratio of a crop, width over height.
         flip: probability of a horizontal flip.
         jitter: probability of color jitter.
-        brightness: largest number added to or subtracted from all pixels.
-        contrast: pixels are multiplied by a factor between one minus and one plus this.
-        saturation: saturation is multiplied by a factor between one minus and one plus this.
+        jitter_kind: what the jitter does with its numbers. "additive" is that of SCR's library (kornia 0.4.1): it adds
+            brightness, multiplies pixels by the contrast and the saturation of HSV by the saturation. "multiplicative"
+            is torchvision's: it multiplies pixels by the brightness, their distance from the image's mean gray by the
+            contrast, and their distance from their own gray by the saturation.
+        brightness: largest number added to all pixels or subtracted from them, or largest change of a factor of 1.
+        contrast: largest change of the contrast's factor of 1.
+        saturation: largest change of the saturation's factor of 1.
         hue: largest turn of the hue, as a share of a full turn.
         gray: probability of removing all color.
     """
@@ -43,6 +47,7 @@ class ViewAugmentation:
     crop_ratio: tuple[Positive, Positive] = (3 / 4, 4 / 3)
     flip: Share = 0.5
     jitter: Share = 0.8
+    jitter_kind: Literal["additive", "multiplicative"] = "additive"
     brightness: NonNegative = 0.4
     contrast: NonNegative = 0.4
     saturation: NonNegative = 0.4
@@ -59,8 +64,7 @@ def augment_view(images: Tensor, settings: ViewAugmentation, generator: torch.Ge
     views = _jitter(views, settings, generator)
     gray = torch.rand(count, generator=generator) < settings.gray
     if channels == 3:
-        weights = views.new_tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)
-        views = torch.where(_per_image(gray, views), (views * weights).sum(1, keepdim=True), views)
+        views = torch.where(_per_image(gray, views), _gray(views), views)
     return views
 
 
@@ -109,25 +113,59 @@ def crop_and_resize(
 
 
 def _jitter(images: Tensor, settings: ViewAugmentation, generator: torch.Generator) -> Tensor:
-    """Add brightness, multiply contrast, change saturation and hue in HSV, in one random order per batch; clamp."""
-    from kornia import enhance
-
+    """Change brightness, contrast, saturation and hue, in one random order per batch; clamp after each."""
     count = len(images)
     applied = torch.rand(count, generator=generator) < settings.jitter
     uniform = torch.rand(4, count, generator=generator).to(images.device) * 2 - 1
-    brightness, hue = settings.brightness * uniform[0], settings.hue * 2 * torch.pi * uniform[3]
-    contrast, saturation = 1 + settings.contrast * uniform[1], 1 + settings.saturation * uniform[2]
-    operations: list[Callable[[Tensor], Tensor]] = [
-        lambda views: (views + _per_image(brightness, views)).clamp(0, 1),
-        lambda views: (views * _per_image(contrast, views)).clamp(0, 1),
-        lambda views: enhance.adjust_saturation(views, saturation),
-        lambda views: enhance.adjust_hue(views, hue),
-    ]
+    ranges = (settings.brightness, settings.contrast, settings.saturation, settings.hue)
+    changes = [most * drawn for most, drawn in zip(ranges, uniform, strict=True)]
+    operations = (additive_jitter if settings.jitter_kind == "additive" else multiplicative_jitter)(*changes)
     jittered = images
     for index in torch.randperm(4, generator=generator).tolist():
         if images.shape[1] == 3 or index < 2:
             jittered = operations[index](jittered)
     return torch.where(_per_image(applied, images), jittered, images)
+
+
+Operation = Callable[[Tensor], Tensor]
+
+
+def additive_jitter(brightness: Tensor, contrast: Tensor, saturation: Tensor, hue: Tensor) -> list[Operation]:
+    """Return the four operations of the additive jitter, given one change per image. They expect three channels.
+
+    The first two also take one channel.
+    """
+    from kornia import enhance
+
+    return [
+        lambda views: (views + _per_image(brightness, views)).clamp(0, 1),
+        lambda views: (views * _per_image(1 + contrast, views)).clamp(0, 1),
+        lambda views: enhance.adjust_saturation(views, 1 + saturation),
+        lambda views: enhance.adjust_hue(views, 2 * torch.pi * hue),
+    ]
+
+
+def multiplicative_jitter(brightness: Tensor, contrast: Tensor, saturation: Tensor, hue: Tensor) -> list[Operation]:
+    """Return the four operations of the multiplicative jitter, in the same form."""
+    from kornia import enhance
+
+    def scaled(views: Tensor, change: Tensor, center: Tensor | float) -> Tensor:
+        factor = _per_image(1 + change, views).clamp_min(0)
+        return (center + factor * (views - center)).clamp(0, 1)
+
+    return [
+        lambda views: scaled(views, brightness, 0.0),
+        lambda views: scaled(views, contrast, _gray(views).mean((1, 2, 3), keepdim=True)),
+        lambda views: scaled(views, saturation, _gray(views)),
+        lambda views: enhance.adjust_hue(views, 2 * torch.pi * hue),
+    ]
+
+
+def _gray(images: Tensor) -> Tensor:
+    """Return the images without color, in one channel."""
+    if images.shape[1] == 1:
+        return images
+    return (images * images.new_tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)).sum(1, keepdim=True)
 
 
 def _per_image(values: Tensor, images: Tensor) -> Tensor:

@@ -70,6 +70,9 @@ class Scheme(StepPart):
         """Return how many memory images one step asks retrieval for."""
         raise NotImplementedError
 
+    def before_retrieval(self, stream: Batch, ctx: StepContext) -> None:
+        """Called in train mode at the start of a step, before memory images are chosen."""
+
     def loss(self, stream: Batch, replay: Batch | None, ctx: StepContext) -> Tensor | None:
         """Return the loss to descend, or None for no step. `replay` is None while the memory is empty."""
         raise NotImplementedError

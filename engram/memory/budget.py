@@ -68,8 +68,12 @@ class Limit(ABC):
         """Draw the priority of an image that is stored by chance. `least` is a bound known from an earlier draw."""
 
     @abstractmethod
-    def admission(self, memory: Store, count: int, generator: torch.Generator) -> Admission:
-        """Make the reservoir's decisions for a batch of `count` images."""
+    def admission(self, memory: Store, count: int, below: int, generator: torch.Generator) -> Admission:
+        """Make the reservoir's decisions for a batch of `count` images.
+
+        Where slots are the limit, each image that finds no free slot draws an index from range(below). It replaces the
+        image in the slot of that number, if the memory has one.
+        """
 
     @abstractmethod
     def make_room(self, memory: Store, length: int, priority: float, spared: int | None) -> bool:
@@ -128,8 +132,8 @@ class SlotLimit(Limit):
     def draw_priority(self, generator: torch.Generator, least: float = 0.0) -> float:
         return 1.0
 
-    def admission(self, memory: Store, count: int, generator: torch.Generator) -> Admission:
-        return _SlotAdmission(memory, draw_reservoir_slots(count, memory, generator))
+    def admission(self, memory: Store, count: int, below: int, generator: torch.Generator) -> Admission:
+        return _SlotAdmission(memory, torch.randint(below, (count,), generator=generator).tolist())
 
     def make_room(self, memory: Store, length: int, priority: float, spared: int | None) -> bool:
         return True
@@ -195,7 +199,7 @@ class ByteLimit(Limit):
     def draw_priority(self, generator: torch.Generator, least: float = 0.0) -> float:
         return least + (1 - least) * float(torch.rand(1, generator=generator))
 
-    def admission(self, memory: Store, count: int, generator: torch.Generator) -> Admission:
+    def admission(self, memory: Store, count: int, below: int, generator: torch.Generator) -> Admission:
         return _ByteAdmission(memory, self, generator)
 
     def make_room(self, memory: Store, length: int, priority: float, spared: int | None) -> bool:
@@ -243,14 +247,6 @@ class ByteLimit(Limit):
         claimed = memory.claimed[: memory.size].nonzero().flatten().tolist()
         kept = sum(len(memory.records[slot]) for slot in claimed)
         return max(0, kept + len(memory.codec.encode(image[None])[0]) - self.bytes)
-
-
-def draw_reservoir_slots(count: int, memory: Store, generator: torch.Generator) -> list[int]:
-    """Draw an index for each of `count` images, uniform in [0, n): an image replaces that slot if the memory has it.
-
-    n is the number of images seen before this batch, or the capacity while the memory was not full.
-    """
-    return torch.randint(0, max(memory.seen, memory.capacity), (count,), generator=generator).tolist()
 
 
 class _SlotAdmission:

@@ -85,7 +85,7 @@ class DualViewConsistency(LabelScheme):
         agreement: weight of the distance between the joint view's distribution and each view's.
         joint_width: hidden width of the joint head.
         learning_rate: learning rate of SGD on the net.
-        augment: augmentation that makes the second view; color jitter is always on.
+        augment: augmentation that makes the second view; as published, torchvision's color jitter, always on.
     """
 
     provides = frozenset({"logits", "replay"})
@@ -97,7 +97,7 @@ class DualViewConsistency(LabelScheme):
         agreement: NonNegative = 4.0,
         joint_width: Count = 128,
         learning_rate: NonNegative = 0.1,
-        augment: ViewAugmentation = ViewAugmentation(jitter=1.0),
+        augment: ViewAugmentation = ViewAugmentation(jitter=1.0, jitter_kind="multiplicative"),
     ) -> None:
         super().__init__(learning_rate)
         self.replay, self.balance, self.agreement = replay, balance, agreement

@@ -1,7 +1,8 @@
 """EWC++: parameters that mattered to past tasks are pulled back to their old values   (Chaudhry et al., 2018).
 
 L = CE(stream) + λ Σ F̃ (φ − φ*)²
-F is a running mean of squared gradients: every `fisher_interval` steps F ← (1−a) F + a·mean of the squares since.
+F is a running mean of squared gradients. At every n-th step of a task, F ← (1−a) F + a/n · Q, where Q sums the squares
+of the steps since the last such update. As in the released code, the step's own squares join the next Q.
 At a boundary F̃ = (F − min) / (max − min + 1e-32) over all parameters, and φ* = φ.
 """
 
@@ -26,7 +27,7 @@ class ElasticWeightConsolidation(LabelScheme):
 
     Args:
         strength: weight of the penalty (λ). The paper does not give it; the default is ours.
-        fisher_interval: steps between updates of the running Fisher information.
+        fisher_interval: steps between updates of the running Fisher information (n).
         fisher_share: weight of the newest squares in that update (a).
         learning_rate: learning rate of SGD on the net.
     """
@@ -49,6 +50,7 @@ class ElasticWeightConsolidation(LabelScheme):
         for name in ("squares", "fisher", "importance", "anchor"):
             self.add_state(name, {}, count_as="snapshots")
         self.steps: int
+        """Steps since the last boundary."""
         self.squares: dict[str, Tensor]
         self.fisher: dict[str, Tensor]
         self.importance: dict[str, Tensor]
@@ -79,6 +81,7 @@ class ElasticWeightConsolidation(LabelScheme):
             raise ValueError("importances without the parameters they are of cannot be")
 
     def on_boundary(self, ctx: StepContext) -> None:
+        self.steps = 0
         self.importance = normalized(self.fisher)
         self.anchor = {name: p.detach().clone() for name, p in ctx.model.net.named_parameters()}
 
@@ -95,9 +98,6 @@ class ElasticWeightConsolidation(LabelScheme):
 
     @torch.no_grad()
     def after_step(self, ctx: StepContext) -> None:
-        for name, parameter in ctx.model.net.named_parameters():
-            if parameter.grad is not None:
-                self.squares[name] += parameter.grad.square()
         self.steps += 1
         if self.steps % self.fisher_interval == 0:
             for name, squares in self.squares.items():
@@ -105,6 +105,9 @@ class ElasticWeightConsolidation(LabelScheme):
                     squares, alpha=self.fisher_share / self.fisher_interval
                 )
                 squares.zero_()
+        for name, parameter in ctx.model.net.named_parameters():
+            if parameter.grad is not None:
+                self.squares[name] += parameter.grad.square()
 
 
 def normalized(fisher: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 Each image becomes 16 (halves turned, then the whole turned), and each transform has labels of its own. With S the
 similarity of projections (plus that of projection and a slice of the feature) and
 ℓ_ij = −log( e^{S_ij/T} / Σ_j e^{S_ij/T} + 1e-8 ):
-stream:    mean_i ℓ_{i,twin(i)} + 2 · mean_i mean_{same label} ℓ_ij    (i itself left out)
+stream:    mean_i ℓ_{i,twin(i)} + 2 · mean_i mean_{same label} ℓ_ij    (e^{S_ii/T} taken as 0)
 memory:    mean_i mean_{same label} ℓ_ij
 previous:  the same between projections of now and of the net at the last boundary
 """
@@ -45,27 +45,29 @@ def sixteen_labels(labels: Tensor) -> Tensor:
 
 
 def pair_losses(similarity: Tensor, temperature: float, *, keep_self: bool) -> Tensor:
-    """Return ℓ for every pair. Without `keep_self` an image is left out of its own denominator."""
+    """Return ℓ for every pair. Without `keep_self` an image's similarity to itself counts as -inf, so ℓ_ii = -log 1e-8."""
     logits = similarity / temperature
     if not keep_self:
         logits = logits.masked_fill(torch.eye(len(logits), dtype=torch.bool, device=logits.device), -torch.inf)
     return -(logits.softmax(1) + 1e-8).log()
 
 
-def same_label_loss(losses: Tensor, rows: Tensor, columns: Tensor, *, keep_self: bool = True) -> Tensor:
-    """Return mean_i mean_{same label} ℓ_ij."""
+def same_label_loss(losses: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Return mean_i mean_{same label} ℓ_ij. The image itself has its own label, so it is one of those averaged."""
     same = rows[:, None] == columns
-    if not keep_self:
-        same = same & ~torch.eye(len(rows), dtype=torch.bool, device=rows.device)
     return ((losses * same).sum(1) / same.sum(1)).mean()
 
 
 def stream_information_loss(similarity: Tensor, labels: Tensor, temperature: float = 0.07) -> Tensor:
-    """Return the stream term; the first half of the rows are first views, the second half second views."""
+    """Return the stream term; the first half of the rows are first views, the second half second views.
+
+    As published, the mean over the same label also counts the image itself. Its ℓ_ii is a constant, so it only lowers
+    the weight of the others.
+    """
     losses = pair_losses(similarity, temperature, keep_self=False)
     twin = torch.arange(len(labels), device=labels.device).roll(len(labels) // 2)
     to_twin = losses.gather(1, twin[:, None]).mean()
-    return to_twin + 2 * same_label_loss(losses, labels, labels, keep_self=False)
+    return to_twin + 2 * same_label_loss(losses, labels, labels)
 
 
 def memory_information_loss(similarity: Tensor, rows: Tensor, columns: Tensor, temperature: float = 0.07) -> Tensor:
@@ -135,7 +137,8 @@ class MutualInformationMaximization(LabelScheme):
         if replay is None:
             features, projections = ctx.model.outputs(views, PROJECTION)
             similarity = self._similarity(features, projections, ctx)
-            return stream_information_loss(similarity, labels, self.temperature) + self._label_loss(stream, ctx)
+            label_loss = F.cross_entropy(ctx.model.logits(self._augmented(stream, ctx)), stream.y)
+            return stream_information_loss(similarity, labels, self.temperature) + label_loss
         memory_views, memory_labels = self._views(replay, ctx)
         features, projections = ctx.model.outputs(torch.cat([views, memory_views]), PROJECTION)
         cut = [len(views), len(memory_views)]
@@ -147,8 +150,7 @@ class MutualInformationMaximization(LabelScheme):
                 self._similarity(*memory_part, ctx), memory_labels, memory_labels, self.temperature
             )
             + self._previous_loss(memory_part[1][:first_views], memory_views[:first_views], memory_labels[:first_views])
-            + self._label_loss(replay, ctx)
-            + self._logit_loss(replay, ctx)
+            + self._replay_loss(replay, ctx)
         )
 
     def _views(self, batch: Batch, ctx: StepContext) -> tuple[Tensor, Tensor]:
@@ -169,13 +171,13 @@ class MutualInformationMaximization(LabelScheme):
         similarity = F.normalize(projections, dim=1) @ before.T
         return memory_information_loss(similarity, labels, labels, self.temperature)
 
-    def _label_loss(self, batch: Batch, ctx: StepContext) -> Tensor:
-        views = augment_view(batch.x, self.augment, ctx.rng["augment"])
-        return F.cross_entropy(ctx.model.logits(views), batch.y)
-
-    def _logit_loss(self, batch: Batch, ctx: StepContext) -> Tensor:
-        views = augment_view(batch.x, self.augment, ctx.rng["augment"])
+    def _replay_loss(self, replay: Batch, ctx: StepContext) -> Tensor:
+        """Return cross-entropy plus distance to the previous net's logits; as published, each net has its own draw."""
+        logits = ctx.model.logits(self._augmented(replay, ctx))
         with torch.no_grad():
-            before = self.previous.net(views, LOGITS)[1]
+            before = self.previous.net(self._augmented(replay, ctx), LOGITS)[1]
         known = slice(0, self.finished_classes)
-        return F.mse_loss(ctx.model.logits(views)[:, known], before[:, known])
+        return F.cross_entropy(logits, replay.y) + F.mse_loss(logits[:, known], before[:, known])
+
+    def _augmented(self, batch: Batch, ctx: StepContext) -> Tensor:
+        return augment_view(batch.x, self.augment, ctx.rng["augment"])

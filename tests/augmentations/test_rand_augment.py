@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageEnhance, ImageOps
+from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 
 from engram import Learner
 from engram.augmentations import RandAugment
@@ -24,6 +24,14 @@ def image(size: int = 16, channels: int = 3) -> torch.Tensor:
 
 def apply(name: str, x: torch.Tensor, **settings: float) -> torch.Tensor:
     return getattr(module, name)(RandAugment(**settings), x, ONE, CENTRE)
+
+
+def as_picture(x: torch.Tensor) -> Image.Image:
+    return Image.fromarray((x[0].permute(1, 2, 0) * 255).round().to(torch.uint8).numpy())
+
+
+def as_pixels(picture: Image.Image) -> torch.Tensor:
+    return torch.tensor(np.array(picture)).permute(2, 0, 1) / 255
 
 
 def moved_by(x: torch.Tensor, source) -> torch.Tensor:
@@ -87,10 +95,9 @@ def test_operations_on_bytes_are_pillows(name: str, reference) -> None:
     """But for rounding."""
     x = image(32) * 0.6 + 0.1
     x = to_eight_bits(x)
-    picture = Image.fromarray((x[0].permute(1, 2, 0) * 255).round().to(torch.uint8).numpy())
-    expected = torch.tensor(np.array(reference(picture))).permute(2, 0, 1)
-    assert float((apply(name, x)[0] * 255 - expected).abs().max()) <= 2
-    assert float((x[0] * 255 - expected).abs().max()) > 2
+    expected = as_pixels(reference(as_picture(x)))
+    assert float((apply(name, x)[0] - expected).abs().max()) * 255 <= 2.001
+    assert float((x[0] - expected).abs().max()) * 255 > 2
 
 
 @pytest.mark.parametrize("name", ["color", "contrast", "sharpness"])
@@ -108,14 +115,23 @@ def test_geometry_moves_pixels_and_fills_with_zero() -> None:
     torch.testing.assert_close(
         apply("translate_y", x, translate=3.0, scale_translation=False), moved_by(x, lambda r, c: (r + 3, c))
     )
-    sheared = moved_by(x, lambda r, c: (r, math.floor(c + 0.5 + 0.14 * (r + 0.5 - 8))))
-    torch.testing.assert_close(apply("shear_x", x), sheared)
-    torch.testing.assert_close(apply("shear_y", x), apply("shear_x", x.mT).mT)
     back = RandAugment(translate=3.0, scale_translation=False)
     torch.testing.assert_close(module.translate_x(back, x, -ONE, CENTRE), moved_by(x, lambda r, c: (r, c - 3)))
     torch.testing.assert_close(module.rotate(RandAugment(degrees=90.0), x, -ONE, CENTRE), x.rot90(-1, (2, 3)))
     quarter = apply("rotate", x, degrees=90.0)
     torch.testing.assert_close(quarter, x.rot90(1, (2, 3)))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_shears_keep_the_top_left_corner_as_pillows_do(sign: float) -> None:
+    x = image(32)
+    picture = as_picture(x)
+    for name, matrix in (("shear_x", (1, sign * 0.14, 0, 0, 1, 0)), ("shear_y", (1, 0, 0, sign * 0.14, 1, 0))):
+        expected = as_pixels(picture.transform(picture.size, Image.Transform.AFFINE, matrix))
+        found = getattr(module, name)(RandAugment(), x, torch.tensor([sign]), CENTRE)
+        torch.testing.assert_close(found[0], expected)
+    slope = moved_by(x, lambda r, c: (r, math.floor(c + 0.5 + 0.14 * (r + 0.5))))
+    torch.testing.assert_close(apply("shear_x", x), slope)
 
 
 def test_published_translation_blanks_small_images_unless_scaled() -> None:
@@ -125,11 +141,24 @@ def test_published_translation_blanks_small_images_unless_scaled() -> None:
     assert apply("translate_x", x).any()
 
 
-def test_cutout_is_a_grey_square() -> None:
-    cut = apply("cutout", image(32))
-    gray = (cut[0] * 255).round() == torch.tensor([125.0, 123, 114]).view(3, 1, 1)
-    inside = gray.all(0).nonzero()
-    assert (inside.max(0).values - inside.min(0).values + 1).tolist() == [18, 18]
+def test_cutout_is_the_published_gray_square() -> None:
+    """Drawn by Pillow: its first corner is moved to the image where it lies outside, then the square is as large as it
+    was meant to be; the other edges cut it off."""
+    x = image(32)
+    places = torch.rand(200, 2, generator=torch.Generator().manual_seed(1))
+    found = module.cutout(RandAugment(), x.expand(200, -1, -1, -1), torch.ones(200), places)
+    for (row, column), cut in zip((places * 32).tolist(), found, strict=True):
+        left, top = int(max(0.0, column - 18.7 / 2)), int(max(0.0, row - 18.7 / 2))
+        picture = as_picture(x)
+        square = (left, top, min(32, left + 18.7), min(32, top + 18.7))
+        ImageDraw.Draw(picture).rectangle(square, (125, 123, 114))
+        torch.testing.assert_close(cut, as_pixels(picture))
+
+
+def test_cutout_covers_as_much_as_published() -> None:
+    places = torch.rand(20_000, 2, generator=torch.Generator().manual_seed(0))
+    cut = module.cutout(RandAugment(), torch.zeros(20_000, 1, 32, 32), torch.ones(20_000), places)
+    assert float((cut > 0).float().mean()) == pytest.approx(0.305, abs=0.003)
 
 
 def test_images_leave_as_eight_bit_values_and_draws_are_ours() -> None:

@@ -1,13 +1,15 @@
 """The augmented view: ranges, independence of images, and the parts against obvious versions."""
 
+import colorsys
 import math
 
 import pytest
 import torch
 from torch.nn import functional as F
 
+from engram import Learner
 from engram.augmentations import ViewAugmentation, augment_view
-from engram.augmentations.view import crop_and_resize, draw_crops
+from engram.augmentations.view import crop_and_resize, draw_crops, multiplicative_jitter
 
 NOTHING = ViewAugmentation(crop_scale=(1.0, 1.0), crop_ratio=(1.0, 1.0), flip=0, jitter=0, gray=0)
 
@@ -159,6 +161,49 @@ def test_jitter_spans_its_range(setting: str, low: float, high: float) -> None:
     values = views[:, 0, 0, 0]
     assert values.min() == pytest.approx(low, abs=0.01)
     assert values.max() == pytest.approx(high, abs=0.01)
+
+
+def multiplied_pixel(rgb: tuple[float, ...], mean_gray: float, operation: str, change: float) -> tuple[float, ...]:
+    """One pixel under one operation of torchvision's jitter."""
+    gray = 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2]
+    if operation == "hue":
+        hue, saturation, value = colorsys.rgb_to_hsv(*rgb)
+        return colorsys.hsv_to_rgb((hue + change) % 1.0, saturation, value)
+    center = {"brightness": 0.0, "contrast": mean_gray, "saturation": gray}[operation]
+    return tuple(min(1.0, max(0.0, (1 + change) * channel + (0 - change) * center)) for channel in rgb)
+
+
+@pytest.mark.parametrize("operation", ["brightness", "contrast", "saturation", "hue"])
+def test_multiplicative_jitter_equals_a_slow_version(operation: str) -> None:
+    x, changes = images(4, size=4), torch.tensor([-0.4, -0.1, 0.05, 0.4])
+    none = torch.zeros(4)
+    position = ["brightness", "contrast", "saturation", "hue"].index(operation)
+    given = [changes if index == position else none for index in range(4)]
+    found = multiplicative_jitter(*given)[position](x)
+    for image, view, change in zip(x, found, changes.tolist(), strict=True):
+        mean_gray = float((image * torch.tensor([0.299, 0.587, 0.114]).view(3, 1, 1)).sum(0).mean())
+        for row in range(4):
+            for column in range(4):
+                expected = multiplied_pixel(tuple(image[:, row, column].tolist()), mean_gray, operation, change)
+                assert view[:, row, column].tolist() == pytest.approx(expected, abs=1e-4)
+
+
+def test_multiplicative_jitter_moves_pixels_less_than_the_additive_one() -> None:
+    """A smooth image, as photographs are: brightness multiplies dark pixels by little."""
+    x = torch.linspace(0, 0.8, 32).view(1, 1, 1, 32).expand(500, 3, 32, 32)
+    whole = {"crop_scale": (1.0, 1.0), "crop_ratio": (1.0, 1.0), "crop": "aligned", "flip": 0, "jitter": 1, "gray": 0}
+    moved = {
+        kind: float((augment_view(x, ViewAugmentation(**whole, jitter_kind=kind), generator()) - x).abs().mean())
+        for kind in ("additive", "multiplicative")
+    }
+    assert moved["multiplicative"] < 0.65 * moved["additive"]
+
+
+def test_the_second_view_of_dvc_is_jittered_multiplicatively() -> None:
+    assert Learner("dvc").scheme.augment.jitter_kind == "multiplicative"
+    assert Learner("scr").scheme.augment.jitter_kind == "additive"
+    gray = augment_view(images(channels=1), Learner("dvc").scheme.augment, generator())
+    assert gray.shape == (6, 1, 32, 32)
 
 
 def test_jitter_takes_its_four_operations_in_an_order_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:

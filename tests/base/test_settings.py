@@ -55,7 +55,7 @@ def test_messages_say_what_was_given_what_is_allowed_and_the_nearest_name() -> N
     with pytest.raises(InputError) as caught:
         check_value("scheme.passes", passes, "jiont")
     assert str(caught.value) == (
-        "scheme.passes is 'jiont': need 'separate', 'joint' or 'joint-mean'; did you mean 'joint'?"
+        "scheme.passes is 'jiont': need 'separate', 'joint', 'joint-mean' or 'thrice'; did you mean 'joint'?"
     )
     assert describe(Count | None) == "a whole number of at least 1, or none"
 

@@ -201,7 +201,7 @@ def test_methods_lists_parts_and_settings(capsys: pytest.CaptureFixture[str]) ->
     assert {"fine-tune", "iid-offline", "er", "scr", "ocm", "rar-s", "er+ssd", "scr+gss", "scr+ssd"} <= set(listed)
     assert "iid-offline+ssd" not in listed
     assert listed["rar"]["repeats"] == 10
-    assert listed["aser"]["settings"]["scheme"]["passes"] == "joint-mean"
+    assert listed["aser"]["settings"]["scheme"]["passes"] == "thrice"
     assert listed["scr+ssd"]["parts"]["summarize"] == "StreamSummarizer"
     assert listed["scr+ssd"]["settings"]["summarize"]["interval"] == 6
     assert listed["scr"]["settings"]["scheme"]["augment"]["hue"] == 0.1

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
+from engram import RunConfig
 from engram.base.batch import Batch
 from engram.base.interfaces import StoreReport
 from engram.base.rng import Randomness
@@ -79,6 +80,28 @@ def test_a_batch_that_fills_the_last_slots_may_then_replace_any_of_them(policy: 
         replaced.update({slot for slot, number in enumerate(stream.held()) if number >= 15})
     free = range(15) if policy is Reservoir else range(1, 15)
     assert chisquare([replaced[slot] for slot in free]).pvalue > 1e-3
+
+
+def test_in_paper_runs_such_a_batch_replaces_images_of_earlier_batches_alone() -> None:
+    """K=15 in batches of ten: an index is drawn below the ten images seen before; claimed slot 0 stays."""
+    replaced: Counter[int] = Counter()
+    for seed in range(600):
+        stream = Stream(Dynamic(count_before_batch=True), capacity=15, seed=seed)
+        stream.send([0] * 10)
+        drawn = torch.Generator()
+        drawn.set_state(stream.rng["memory"].get_state())
+        indices = torch.randint(10, (10,), generator=drawn).tolist()[5:]
+        expected = [*range(15)]
+        for number, index in zip(range(15, 20), indices, strict=True):
+            if index:
+                expected[index] = number
+        stream.send([0] * 10)
+        assert stream.held() == expected
+        replaced.update({slot for slot, number in enumerate(expected) if number >= 15})
+    assert chisquare([replaced[slot] for slot in range(1, 10)]).pvalue > 1e-3
+    config = RunConfig("scr+dynamic", dataset="digits", stream="paper")
+    assert config.settings["policy"]["count_before_batch"] is True
+    assert RunConfig("scr+dynamic", dataset="digits").settings["policy"]["count_before_batch"] is None
 
 
 def test_reservoir_uses_every_slot_alike_the_first_and_last_included() -> None:

@@ -71,9 +71,10 @@ def test_each_transform_is_a_label_space_of_its_own() -> None:
 
 
 def obvious_pair_loss(similarity: torch.Tensor, i: int, j: int, *, keep_self: bool) -> float:
-    others = [k for k in range(similarity.shape[1]) if keep_self or k != i]
-    total = sum(math.exp(float(similarity[i, k]) / 0.07) for k in others)
-    return -math.log(math.exp(float(similarity[i, j]) / 0.07) / total + 1e-8)
+    weights = [math.exp(float(value) / 0.07) for value in similarity[i]]
+    if not keep_self:
+        weights[i] = 0.0
+    return -math.log(weights[j] / sum(weights) + 1e-8)
 
 
 @pytest.fixture
@@ -82,13 +83,25 @@ def similarity() -> torch.Tensor:
 
 
 def test_stream_term_equals_the_loops(similarity: torch.Tensor) -> None:
+    """As released: the image itself has no weight in the sum, but counts in the mean over its label."""
     labels = torch.tensor([0, 1, 0, 2] * 2)
     twins = sum(obvious_pair_loss(similarity, i, (i + 4) % 8, keep_self=False) for i in range(8)) / 8
     same = 0.0
     for i in range(8):
-        positives = [j for j in range(8) if j != i and labels[j] == labels[i]]
+        positives = [j for j in range(8) if labels[j] == labels[i]]
         same += sum(obvious_pair_loss(similarity, i, j, keep_self=False) for j in positives) / len(positives) / 8
     assert float(stream_information_loss(similarity, labels)) == pytest.approx(twins + 2 * same)
+
+
+def test_a_balanced_stream_term_has_two_thirds_of_the_gradient_it_would_have_without_the_image_itself() -> None:
+    """With one image of a label and its second view, the mean over the label is (twin + constant) / 2."""
+    similarity = torch.rand(6, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64, requires_grad=True)
+    labels = torch.tensor([0, 1, 2] * 2)
+    (found,) = torch.autograd.grad(stream_information_loss(similarity, labels), similarity)
+    masked = (similarity / 0.07).masked_fill(torch.eye(6, dtype=torch.bool), -torch.inf)
+    twins = -(masked.softmax(1)[torch.arange(6), torch.arange(6).roll(3)] + 1e-8).log().mean()
+    (of_twins,) = torch.autograd.grad(twins, similarity)
+    torch.testing.assert_close(found, 2 * of_twins)
 
 
 def test_memory_term_equals_the_loops_and_keeps_self(similarity: torch.Tensor) -> None:
@@ -101,9 +114,16 @@ def test_memory_term_equals_the_loops_and_keeps_self(similarity: torch.Tensor) -
 
 
 def test_ocms_loss_is_the_sum_of_its_terms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Views are mirrored instead of augmented, so that every term can be written out: stream and memory views through
-    the net in one pass, a slice of the features drawn for each, labels of the replayed images alone."""
-    monkeypatch.setattr("engram.schemes.ocm.augment_view", lambda images, settings, generator: images.flip(3))
+    """Views are mirrored or turned instead of augmented, so that every term can be written out: stream and memory
+    views through the net in one pass, a slice of the features drawn for each, labels of the replayed images alone. One
+    pass over one draw serves labels and distillation; the previous net sees the draw after it."""
+    draws = []
+
+    def injected(images: torch.Tensor, settings, generator) -> torch.Tensor:
+        draws.append(len(images))
+        return images.flip(2) if len(draws) == 4 else images.flip(3)
+
+    monkeypatch.setattr("engram.schemes.ocm.augment_view", injected)
     mine = feed(Learner("ocm", memory_size=8, net={"width": 20}, boundary_gap=3), toy_stream(1, 2))
     mine.boundary()
     with torch.no_grad():
@@ -113,7 +133,11 @@ def test_ocms_loss_is_the_sum_of_its_terms(monkeypatch: pytest.MonkeyPatch) -> N
     replay = mine._batch(torch.tensor(toy_images([1, 0], 4)), [1, 0])
     slices = torch.Generator()
     slices.set_state(mine.rng["slice"].get_state())
+    draws.clear()
+    statistics = int(mine.model.net.backbone.norm.num_batches_tracked)
     found = float(mine.scheme.loss(stream, replay, mine._context()).detach())
+    assert draws == [16, 32, 2, 2]
+    assert int(mine.model.net.backbone.norm.num_batches_tracked) == statistics + 2
 
     views = [torch.cat([(first := sixteen_transforms(part.x)), first.flip(3)]) for part in (stream, replay)]
     labels = [sixteen_labels(part.y).repeat(2) for part in (stream, replay)]
@@ -130,8 +154,8 @@ def test_ocms_loss_is_the_sum_of_its_terms(monkeypatch: pytest.MonkeyPatch) -> N
             expected += float(term(similarity, *given))
         images, own = views[1][:32], labels[1][:32]
         expected += float(mine.scheme._previous_loss(projections[32:64], images, own))
-        mirrored = replay.x.flip(3)
-        logits, before = mine.model.logits(mirrored), mine.scheme.previous.net(mirrored, "logits")[1]
+        logits = mine.model.logits(replay.x.flip(3))
+        before = mine.scheme.previous.net(replay.x.flip(2), "logits")[1]
         expected += float(-logits.log_softmax(1)[[0, 1], replay.y].mean())
         expected += float((logits - before).square().mean())
     assert found == pytest.approx(expected, rel=1e-4)

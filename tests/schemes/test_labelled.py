@@ -31,7 +31,7 @@ def pixels(labels: list[int], seed: int) -> Tensor:
     return torch.tensor(toy_images(labels, seed)) / 255
 
 
-@pytest.mark.parametrize("passes", ["separate", "joint", "joint-mean"])
+@pytest.mark.parametrize("passes", ["separate", "joint", "joint-mean", "thrice"])
 def test_experience_replay_takes_the_step_of_its_formula(passes: str) -> None:
     mine = feed(learner("er", scheme={"passes": passes, "learning_rate": 0.05}), toy_stream(1, 4))
     net = copy.deepcopy(mine.model.net).train()
@@ -48,6 +48,28 @@ def test_experience_replay_takes_the_step_of_its_formula(passes: str) -> None:
     mine.observe(toy_images([0, 1], 50), [0, 1])
     for name, parameter in mine.model.net.named_parameters():
         torch.testing.assert_close(parameter.detach(), expected[name], rtol=1e-4, atol=1e-5)
+
+
+def test_aser_moves_the_batch_norm_statistics_as_released() -> None:
+    """Three passes in train mode: the stream before replay is chosen, the replay images, and both together."""
+    mine = feed(learner("aser", memory_size=20), toy_stream(1, 4))
+    net = copy.deepcopy(mine.model.net).train()
+    x, seen = pixels([0, 1], 50), {}
+
+    def choose_all(stream, count, ctx) -> Tensor:
+        seen["statistics"] = ctx.model.net.backbone.norm.running_mean.clone()
+        return ctx.memory.filled()
+
+    mine.retrieval.select = choose_all
+    replay = mine.memory.read(mine.memory.filled())
+    mine.observe(toy_images([0, 1], 50), [0, 1])
+    with torch.no_grad():
+        net(x)
+        torch.testing.assert_close(seen["statistics"], net.backbone.norm.running_mean)
+        net(replay.x)
+        net(torch.cat([x, replay.x]))
+    for name, buffer in net.named_buffers():
+        torch.testing.assert_close(dict(mine.model.net.named_buffers())[name], buffer, msg=name)
 
 
 def test_projection_removes_exactly_what_works_against_the_reference() -> None:
@@ -90,7 +112,8 @@ def test_a_gem_steps_never_work_against_replay_after_the_first_boundary() -> Non
     assert all(after > -1e-3 * abs(before) - 1e-6 for _, before, after, _ in later)
 
 
-def test_fisher_information_follows_its_recurrence() -> None:
+def test_fisher_information_follows_the_released_recurrence() -> None:
+    """Step by step: an update at every third step of a task comes before that step's squares are added."""
     mine = learner("ewc++", scheme={"fisher_interval": 3})
     gradients: list[dict[str, Tensor]] = []
     plain = mine.scheme.after_step
@@ -100,14 +123,17 @@ def test_fisher_information_follows_its_recurrence() -> None:
         plain(ctx)
 
     mine.scheme.after_step = watch
-    feed(mine, toy_stream(1, 8))
+    for _ in range(2):
+        feed(mine, toy_stream(1, 4))
+        mine.boundary()
     name = "backbone.stem.weight"
-    fisher = torch.zeros_like(gradients[0][name])
-    for start in (0, 3):
-        mean = sum(g[name] ** 2 for g in gradients[start : start + 3]) / 3
-        fisher = 0.1 * fisher + 0.9 * mean
+    fisher = squares = torch.zeros_like(gradients[0][name])
+    for step_of_task, gradient in zip([1, 2, 3, 4, 1, 2, 3, 4], gradients, strict=True):
+        if step_of_task == 3:
+            fisher, squares = 0.1 * fisher + 0.9 * squares / 3, torch.zeros_like(squares)
+        squares = squares + gradient[name] ** 2
     torch.testing.assert_close(mine.scheme.fisher[name], fisher)
-    torch.testing.assert_close(mine.scheme.squares[name], sum(g[name] ** 2 for g in gradients[6:8]))
+    torch.testing.assert_close(mine.scheme.squares[name], squares)
 
 
 def test_importance_is_scaled_over_all_parameters_together() -> None:

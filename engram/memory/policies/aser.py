@@ -12,7 +12,6 @@ from engram.base.context import StepContext
 from engram.base.interfaces import Policy, StoreReport
 from engram.base.knn_shapley import knn_shapley, sample_per_class
 from engram.base.settings import Count, Positive
-from engram.memory.budget import draw_reservoir_slots
 
 
 class ShapleyMemory(Policy):
@@ -77,7 +76,7 @@ class ShapleyMemory(Policy):
     def _store_at_random(self, stream: Batch, ctx: StepContext) -> None:
         """Store the batch as a reservoir does."""
         memory, generator = ctx.memory, ctx.rng["memory"]
-        drawn = draw_reservoir_slots(len(stream), memory, generator)
+        drawn = torch.randint(max(memory.seen, memory.capacity), (len(stream),), generator=generator).tolist()
         for image, label, slot in zip(stream.x, stream.y.tolist(), drawn, strict=True):
             if slot < memory.size:
                 memory.put(slot, image, label, memory.limit.draw_priority(generator))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
+from types import MappingProxyType
 
 from torch import Tensor
 
@@ -22,15 +23,26 @@ class Dynamic(MemoryPolicy):
     the class that owns most, as long as that class keeps at least as many as the claimant gets: so every class has a
     slot while K ≥ classes seen. Where bytes are the limit, unclaimed images of the lowest priority leave first, and
     then as many of the classes that own most as needed.
+
+    Args:
+        count_before_batch: when a batch fills the last free slots, let its other images replace only images of earlier
+            batches, as published. If not given: only on the paper's streams. Elsewhere they may replace any unclaimed
+            image, so that a batch larger than the memory is stored fairly.
     """
+
+    published = MappingProxyType({"count_before_batch": True})
 
     needs = frozenset({"replay"})
     provides = frozenset({"claims"})
     _warned_of_classes = False
 
+    def __init__(self, count_before_batch: bool | None = None) -> None:
+        self.count_before_batch = count_before_batch
+
     def store(self, stream: Batch, ctx: MemoryContext) -> StoreReport:
         memory, before = ctx.memory, ctx.memory.stored
-        admission = memory.limit.admission(memory, len(stream), ctx.rng["memory"])
+        below = max(memory.seen, 1 if self.count_before_batch else memory.capacity)
+        admission = memory.limit.admission(memory, len(stream), below, ctx.rng["memory"])
         owned = Counter(memory.labels[memory.claimed].tolist())
         unclaimed: list[int] = []
         labels = stream.y.tolist()
