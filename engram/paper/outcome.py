@@ -8,13 +8,14 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from engram.evaluation.metrics import Interval, warning_of_few
-from engram.experiment.config import RunConfig, of_version
+from engram.experiment.config import RunConfig
 from engram.experiment.result import RunResult
 from engram.paper.catalogue import Experiment
 from engram.paper.grid import Cell, Finished, departures_of
 from engram.paper.scales import FULL, Protocol, Scale
 from engram.paper.slices import SliceResult
 from engram.paper.targets import Target
+from engram.persistence.migration import departs_from_practice
 
 Result = RunResult | SliceResult
 
@@ -257,11 +258,11 @@ def _about_versions(cells: Sequence[Cell], found: Mapping[tuple[str, str], dict[
     earlier = dict.fromkeys(
         cell.row
         for cell, result in runs
-        if isinstance(cell.config, RunConfig) and of_version(cell.config, result.version) != cell.config
+        if isinstance(cell.config, RunConfig) and departs_from_practice(cell.config.method, result.version)
     )
     if not earlier:
         return []
-    return [f"Run by version 0.1.0, which cropped views differently (docs/method.md): {', '.join(earlier)}."]
+    return [f"Run by version 0.1.0, which did parts of these methods differently (docs/method.md): {', '.join(earlier)}."]
 
 
 def _about_data(cells: Sequence[Cell]) -> list[str]:

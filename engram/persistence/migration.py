@@ -11,14 +11,20 @@ from engram.base.errors import InputError
 def migrate_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration of a learner or a run, with settings that an earlier version wrote as they are now.
 
-    Up to 0.1.0 the crop of the view augmentation had no name: it was the one called "aligned" now.
+    What the view augmentation does not name was run as `VIEW_OF_0_1_0` says.
     """
     migrated = {name: _renamed(value) for name, value in config.items()}
     scheme = migrated.get("scheme")
     view = scheme.get("augment") if isinstance(scheme, Mapping) else None
-    if isinstance(scheme, Mapping) and isinstance(view, Mapping) and "crop_scale" in view and "crop" not in view:
-        migrated["scheme"] = {**scheme, "augment": {"crop": "aligned", **view}}
+    if isinstance(scheme, Mapping) and isinstance(view, Mapping) and "crop_scale" in view:
+        migrated["scheme"] = {**scheme, "augment": VIEW_OF_0_1_0 | dict(view)}
     return migrated
+
+
+VIEW_OF_0_1_0 = {"crop": "aligned", "jitter_kind": "additive"}
+"""What the view augmentation did before its settings had a name for it."""
+OTHER_PRACTICE_IN_0_1_0 = ("ewc++", "aser", "dvc", "ocm", "rar", "rar-s", "rar-ncm", "scr")
+"""Methods that version 0.1.0 ran otherwise than their released code does and this version does (docs/method.md)."""
 
 
 RENAMED = {"grey": "gray", "neighbours": "neighbors"}
@@ -35,9 +41,19 @@ def _renamed(settings: Any) -> Any:
 def settings_of_version(settings: Mapping[str, Any], version: str) -> dict[str, Any]:
     """Return complete settings of today with what a version ran otherwise."""
     scheme = settings.get("scheme", {})
-    if version != "0.1.0" or "crop" not in scheme.get("augment", {}):
+    if version != "0.1.0":
         return dict(settings)
-    return {**settings, "scheme": {**scheme, "augment": {**scheme["augment"], "crop": "aligned"}}}
+    if "crop" in scheme.get("augment", {}):
+        scheme = {**scheme, "augment": {**scheme["augment"], **VIEW_OF_0_1_0}}
+    if scheme.get("passes") == "thrice":
+        scheme = {**scheme, "passes": "joint-mean"}
+    return {**settings, "scheme": scheme} if scheme else dict(settings)
+
+
+def departs_from_practice(method: str, version: str) -> bool:
+    """Return whether a version ran this method otherwise than today's does, whatever the settings say."""
+    changed = OTHER_PRACTICE_IN_0_1_0
+    return version == "0.1.0" and (method in changed or method.rpartition("+")[0] in changed)
 
 
 def migrate_result(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,10 +91,13 @@ _MEASURED_OF_FORMAT_1 = (
 
 
 def _settings_of_format_1(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a result; those before 0.2.0 were made with the crop called "aligned" now."""
+    """Return the settings of a result. Those before 0.2.0 had no name for what they did otherwise."""
     settings: dict[str, Any] = {role: dict(own) for role, own in _renamed(result["settings"]).items()}
     base = str(result["method"]).split("+")[0]
-    if "readings" not in result and base in ("scr", "rar-s", "dvc"):
+    if "readings" not in result:
         scheme = settings.setdefault("scheme", {})
-        scheme["augment"] = {"crop": "aligned", **scheme.get("augment", {})}
+        if base in ("scr", "rar-s", "dvc"):
+            scheme["augment"] = VIEW_OF_0_1_0 | scheme.get("augment", {})
+        if base == "aser":
+            scheme.setdefault("passes", "joint-mean")
     return settings

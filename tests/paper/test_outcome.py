@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from engram.experiment.config import RunConfig, of_version
+from engram.experiment.config import RunConfig, changed_settings, of_version
 from engram.experiment.result import RunResult
 from engram.paper.catalogue import EXPERIMENTS, Experiment
 from engram.paper.grid import Cell, Column, Grid, Row, finished_below, read_any_result
@@ -16,8 +16,10 @@ from engram.paper.outcome import gather
 from engram.paper.plots import draw
 from engram.paper.scales import FULL, SMALL, SMOKE
 from engram.paper.targets import Targets
+from engram.persistence.migration import departs_from_practice
 from tests.helpers import made_result
 
+ROOT = Path(__file__).parents[2]
 TWO = Experiment(
     "Two methods",
     Grid((Row("scr", "scr"), Row("scr+ssd", "scr+ssd")), (Column("cifar100", 1), Column("cifar100", 5)), "scr"),
@@ -132,6 +134,31 @@ def test_results_of_the_version_before_are_shown_and_said_to_be_of_it(root: Path
     assert any(remark.endswith("(docs/method.md): scr.") for remark in remarks)
     assert not any("0.1.0" in remark for remark in gather("two", TWO, SMALL, finished_below(root), 4).remarks())
     assert not cell.results({cell.folder(0).as_posix(): made_result(old, 1.0)}, 1)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "departs"),
+    [
+        ("dvc", {"augment.crop": "aligned", "augment.jitter_kind": "additive"}, True),
+        ("aser", {"passes": "joint-mean"}, True),
+        ("ewc++", {}, True),
+        ("rar+ssd", {}, True),
+        ("er", {}, False),
+    ],
+)
+def test_results_of_the_version_before_keep_what_it_ran(method: str, settings: dict[str, str], departs: bool) -> None:
+    """Its files name neither the crop, nor the jitter, nor ASER's passes: they are read as that version ran them."""
+    config = RunConfig(method, dataset="cifar100", stream="paper-shuffled", memory_size=30)
+    assert changed_settings(of_version(config, "0.1.0")) == {f"scheme.{name}": value for name, value in settings.items()}
+    assert departs_from_practice(method, "0.1.0") is departs
+    assert not departs_from_practice(method, "0.2.0")
+    of_before = [
+        RunResult.from_dict(result)
+        for result in json.loads((ROOT / "results" / "paper-small-main.json").read_text())["results"].values()
+        if result["method"] == method
+    ]
+    assert all(result.variant.items() >= changed_settings(of_version(config, "0.1.0")).items() for result in of_before)
+    assert of_before or method == "rar+ssd"
 
 
 def test_columns_stand_in_the_papers_order() -> None:
