@@ -18,6 +18,8 @@ from engram.base.batch import Batch, as_float, choose
 from engram.base.context import StepContext
 from engram.base.devices import using_threads
 from engram.base.errors import InputError, NonFiniteLossError, NotReadyError
+from engram.base.exclusive import exclusive
+from engram.base.finite import has_diverged
 from engram.base.initialization import materialize
 from engram.base.interfaces import Augmentation, Classifier, Policy, Retrieval, Scheme, StoreReport
 from engram.base.model import Model
@@ -28,6 +30,8 @@ from engram.options import LearnerArguments, LearnerOptions, PartOptions, Readin
 from engram.persistence.restore import restored
 from engram.persistence.state import Tree, pad_optimizer_state
 from engram.stream_consumer import StreamConsumer
+
+LOWER_RATE = "the batch was not learned; lower the learning rate"
 
 
 class Learner(StreamConsumer[StepContext]):
@@ -89,9 +93,13 @@ class Learner(StreamConsumer[StepContext]):
         seen = f"{self.iteration} batches, {len(self.labels)} classes"
         return f"Learner({self.method or 'own composition'!r}: {seen} seen, on {self.device})"
 
+    @exclusive
     def observe(self, x: Any, y: Any) -> None:
-        """Learn from one batch: images (N,C,H,W), float in [0,1] or uint8, and their labels, all int or all str."""
-        with using_threads(self.options["threads"]):
+        """Learn from one batch: images (N,C,H,W), float in [0,1] or uint8, and their labels, all int or all str.
+
+        If it raises, the learner is as it was before.
+        """
+        with using_threads(self.options["threads"]), self._whole_batch():
             stream = self._prepare_batch(x, y)
             with self.clock("train"):
                 for _ in range(self.options["repeats"] or 1):
@@ -100,6 +108,7 @@ class Learner(StreamConsumer[StepContext]):
 
     partial_fit = observe
 
+    @exclusive
     def rehearse(self, steps: int, batch: int = 10) -> None:
         """Train on the memory alone.
 
@@ -112,10 +121,11 @@ class Learner(StreamConsumer[StepContext]):
         memory = self.memory
         if not memory.size:
             raise InputError("the memory is empty: there is nothing to rehearse")
-        with using_threads(self.options["threads"]), self.clock("train"):
+        with using_threads(self.options["threads"]), self._whole_batch(), self.clock("train"):
             for _ in range(steps):
                 self._train(memory.read(choose(batch, memory.size, self.rng["replay"])))
 
+    @exclusive
     def scores(self, x: Any, *, answer_from: Reading | None = None) -> Tensor:
         """Return scores (N,classes) in the order of `labels`; higher is likelier, -inf where it cannot be predicted.
 
@@ -229,12 +239,12 @@ class Learner(StreamConsumer[StepContext]):
         if loss is None:
             return
         if not math.isfinite(float(loss.detach())):
-            raise NonFiniteLossError(
-                f"the loss became {float(loss.detach())} at batch {self.iteration}: lower the learning rate"
-            )
+            raise NonFiniteLossError(f"the loss became {float(loss.detach())} at batch {self.iteration}: {LOWER_RATE}")
         loss.backward()
         self.scheme.adjust_gradients(stream, ctx)
         self.optimizer.step()
+        if has_diverged(self.model.net):
+            raise NonFiniteLossError(f"the net's numbers grew without bound at batch {self.iteration}: {LOWER_RATE}")
         self.scheme.after_step(ctx)
         self.optimizer.zero_grad()
         self.model.version += 1

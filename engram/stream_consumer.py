@@ -18,11 +18,13 @@ from engram.base.batch import Batch, as_float
 from engram.base.context import TIMED, MemoryContext
 from engram.base.devices import using_threads
 from engram.base.errors import InputError, NotReadyError
+from engram.base.exclusive import ThreadLock, exclusive
 from engram.base.initialization import materialize
 from engram.base.interfaces import StoreReport, Summarizer, SummarizingNet
 from engram.base.part import Part
 from engram.base.rng import Randomness
 from engram.base.settings import as_plain_data
+from engram.base.undo import Undo, remember_module
 from engram.base.validation import Label, check_images, check_labels
 from engram.memory import ExportedMemory, Store, exported_from, make_store
 from engram.nets import ConvNet, custom_theta, require_theta
@@ -61,7 +63,8 @@ class Hooks(Protocol[ContextUsed]):
 class StreamConsumer(Part, Generic[C]):
     """Checks what arrives, tells classes apart, notices changes of task, stores within a limit and summarizes.
 
-    It can be saved and restored exactly. Subclasses add what happens with a batch before it is stored.
+    It can be saved and restored exactly. Several threads may use it: its methods wait for each other. Subclasses add
+    what happens with a batch before it is stored.
 
     Args:
         options: all options, resolved.
@@ -79,6 +82,7 @@ class StreamConsumer(Part, Generic[C]):
 
     def __init__(self, options: CommonOptions) -> None:
         self.options = options
+        self.lock = ThreadLock()
         self.to_device(torch.device(options["device"]))
         self.image_shape: tuple[int, int, int] | None = None
         self.parts: dict[str, Hooks[C]] = {}
@@ -109,6 +113,7 @@ class StreamConsumer(Part, Generic[C]):
         """Number of summarizing rounds so far."""
         return self.summarizer.rounds if self.summarizer else 0
 
+    @exclusive
     def boundary(self) -> None:
         """Say that a task has ended. This is never needed.
 
@@ -119,6 +124,7 @@ class StreamConsumer(Part, Generic[C]):
         if self.iteration > self.last_boundary:
             self._pass_boundary()
 
+    @exclusive
     def footprint(self) -> Counter[str]:
         """Return the bytes held, by what holds them; `total` is their sum."""
         counted = Counter(dict.fromkeys(FOOTPRINT, 0))
@@ -126,10 +132,12 @@ class StreamConsumer(Part, Generic[C]):
         counted["total"] = sum(counted.values())
         return counted
 
+    @exclusive
     def export_memory(self) -> ExportedMemory:
         """Return what the memory holds, to be written to a folder or adopted by another learner or memory."""
         return exported_from(self.memory, self.labels)
 
+    @exclusive
     def adopt(self, exported: ExportedMemory) -> None:
         """Begin with the memory of another learner or memory.
 
@@ -157,6 +165,7 @@ class StreamConsumer(Part, Generic[C]):
         memory.seen = exported.seen
         self.last_boundary = -self.options["boundary_gap"]
 
+    @exclusive
     def save(self, path: str | Path, extra: Tree = None) -> None:
         """Save everything that is needed to continue exactly from here.
 
@@ -177,6 +186,28 @@ class StreamConsumer(Part, Generic[C]):
     def arguments_from(cls, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments that make the object again whose `config()` was saved."""
         return dict(config)
+
+    def remember(self) -> Undo:
+        undo_state, image_shape = super().remember(), self.image_shape
+        undo_nets = [] if image_shape else [remember_module(net) for net in self.custom_nets.values()]
+
+        def undo() -> None:
+            undo_state()
+            self.image_shape = image_shape
+            for undo_net in undo_nets:
+                undo_net()
+
+        return undo
+
+    @contextmanager
+    def _whole_batch(self) -> Iterator[None]:
+        """Undo everything that happened inside if it ends in an error, so that no batch is learned by half."""
+        undo = self.remember()
+        try:
+            yield
+        except BaseException:
+            undo()
+            raise
 
     @contextmanager
     def clock(self, name: str) -> Iterator[None]:

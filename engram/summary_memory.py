@@ -12,6 +12,7 @@ from engram.base.batch import Batch, choose
 from engram.base.context import MemoryContext
 from engram.base.devices import using_threads
 from engram.base.errors import InputError
+from engram.base.exclusive import exclusive
 from engram.base.interfaces import StoreReport
 from engram.base.settings import Settings, resolve
 from engram.base.validation import Label
@@ -64,11 +65,16 @@ class SummaryMemory(StreamConsumer[MemoryContext]):
         """Return the number of images in the memory."""
         return self._memory.size if self.image_shape else 0
 
+    @exclusive
     def update(self, x: Any, y: Any) -> None:
-        """Take in one batch: images (N,C,H,W), float in [0,1] or uint8, and their labels, all int or all str."""
-        with using_threads(self.options["threads"]):
+        """Take in one batch: images (N,C,H,W), float in [0,1] or uint8, and their labels, all int or all str.
+
+        If it raises, the memory is as it was before.
+        """
+        with using_threads(self.options["threads"]), self._whole_batch():
             self._store_batch(self._prepare_batch(x, y))
 
+    @exclusive
     def sample(self, count: int) -> tuple[Tensor, Tensor | list[Label]]:
         """Draw up to `count` distinct images uniformly and return them with their labels.
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from engram.base.batch import Batch
 from engram.base.settings import schema_of
 from engram.learner import Learner
 from engram.methods import find_method
@@ -139,6 +140,39 @@ def is_deterministic(make: Make) -> None:
     assert fingerprint(feed(make(seed=4), toy_stream(2, 6))) != first, "the seed has no influence"
 
 
+def a_failed_batch_changes_nothing(make: Make) -> None:
+    """Check that a batch that fails at its very end, also the first one or one of new classes, leaves no trace."""
+    disturbed, undisturbed = make(), make()
+    for index, (x, y) in enumerate(toy_stream(2, 6)):
+        if index in (0, 4, 6):
+            _observe_and_fail(disturbed, toy_images([y[0], 9], 500), [y[0], 9])
+        disturbed.observe(x, y)
+        undisturbed.observe(x, y)
+    assert fingerprint(disturbed) == fingerprint(undisturbed), "a batch that failed left a trace"
+    x = toy_images([0, 1, 2, 3], 77)
+    assert disturbed.predict(x) == undisturbed.predict(x), "a batch that failed changed the answers"
+
+
+def _observe_and_fail(learner: Learner, x: Array, y: list[int]) -> None:
+    whole = learner._store_batch
+
+    def fail(stream: Batch) -> None:
+        whole(stream)
+        raise _PretendedError
+
+    learner._store_batch = fail  # type: ignore[method-assign]
+    try:
+        learner.observe(x, y)
+    except _PretendedError:
+        del learner._store_batch
+    else:
+        raise AssertionError("the pretended failure did not reach the caller")
+
+
+class _PretendedError(Exception):
+    """A failure that a check pretends."""
+
+
 def predicting_changes_nothing(make: Make) -> None:
     learner = feed(make(), toy_stream(2, 6))
     x = toy_images([0, 1, 2, 3], 77)
@@ -200,6 +234,7 @@ CHECKS: tuple[Callable[[Make], None], ...] = (
     learns_separable_classes,
     resumes_exactly,
     is_deterministic,
+    a_failed_batch_changes_nothing,
     predicting_changes_nothing,
     bytes_stay_bounded,
     takes_any_stream,

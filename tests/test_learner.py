@@ -1,9 +1,12 @@
 """The learner's contracts: refusals before any change, purity, determinism, exact resume, bytes."""
 
+import copy
 import logging
 import resource
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from engram.base.errors import NonFiniteLossError
 from engram.base.interfaces import Classifier
 from engram.methods import find_method
 from engram.persistence.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
+from engram.persistence.state import flatten
 from engram.testing import small_options
 from tests.helpers import SMALL_THETA, feed, fingerprint, small_learner, toy_images, toy_stream
 
@@ -312,14 +316,63 @@ def test_a_composition_with_unmet_needs_is_refused() -> None:
         Learner(replace(find_method("scr+ssd"), policy=find_method("scr").policy))
 
 
-def test_divergence_stops_before_the_step() -> None:
-    learner = feed(small_learner("scr"), toy_stream(1, 3))
-    with torch.no_grad():
-        next(iter(learner.model.net.heads["projection"].parameters())).fill_(float("inf"))
-    steps = learner.model.version
-    with pytest.raises(NonFiniteLossError, match="batch 3"):
-        learner.observe(toy_images([0, 1], 0), [0, 1])
-    assert learner.model.version == steps
+def feed_until_it_raises(observe_next: Callable[[], None]) -> None:
+    while True:
+        observe_next()
+
+
+@pytest.mark.parametrize(
+    "rates",
+    [
+        {"scheme": {"learning_rate": 1e10}},
+        {"scheme": {"learning_rate": 1e30}},
+        {"summarize": {"learning_rate": 1e10, "queue": 4, "ready": 2, "interval": 1}},
+        {"summarize": {"theta_learning_rate": 1e10, "queue": 4, "ready": 2, "interval": 1}},
+    ],
+)
+def test_a_batch_on_which_learning_diverges_is_not_learned(rates: dict[str, Any]) -> None:
+    """The learner is as before it, batch-norm statistics included, and holds finite numbers alone."""
+    learner, batches, before = small_learner(**rates), iter(toy_stream(2, 20)), ""
+
+    def observe_next() -> None:
+        nonlocal before
+        before = fingerprint(learner)
+        learner.observe(*next(batches))
+
+    with pytest.raises(NonFiniteLossError, match="at batch"):
+        feed_until_it_raises(observe_next)
+    assert fingerprint(learner) == before
+    tensors, _ = flatten(learner.state())
+    assert all(tensor.isfinite().all() for name, tensor in tensors.items() if "priority" not in name)
+
+
+def test_predicting_beside_learning_changes_neither() -> None:
+    """Another thread predicts all the time while the learner learns; it would leave the net in eval mode."""
+    batches = list(toy_stream(2, 30))
+    alone = feed(small_learner("scr+ssd"), batches)
+    shared, done, x = small_learner("scr+ssd"), threading.Event(), toy_images([0, 1, 2, 3], 7)
+    answers: list[list[Any]] = []
+    shared.observe(*batches[0])
+
+    def predict() -> None:
+        while not done.is_set():
+            answers.append(shared.predict(x))
+
+    thread = threading.Thread(target=predict)
+    thread.start()
+    feed(shared, batches[1:])
+    done.set()
+    thread.join()
+    assert len(answers) > 5
+    assert all(set(answer) <= {0, 1, 2, 3} for answer in answers)
+    assert fingerprint(shared) == fingerprint(alone)
+
+
+def test_a_learner_with_its_lock_can_be_copied() -> None:
+    learner = feed(small_learner("er"), toy_stream(1, 2))
+    twin = copy.deepcopy(learner)
+    feed(learner, toy_stream(1, 2))
+    assert fingerprint(feed(twin, toy_stream(1, 2))) == fingerprint(learner)
 
 
 def test_auto_slots_shrink_as_classes_come() -> None:

@@ -16,4 +16,4 @@ class UnknownPartError(InputError):
 
 
 class NonFiniteLossError(RuntimeError):
-    """Learning diverged. The step was not taken, but the batch is half learned: go on from the last save."""
+    """Learning diverged. The batch was not learned: the learner is as it was before."""

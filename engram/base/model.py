@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from engram.base.heads import GrowingHead, GrowingLinear
 from engram.base.initialization import materialize
 from engram.base.part import Part
+from engram.base.undo import Undo
 
 if TYPE_CHECKING:
     from engram.base.context import MemoryContext
@@ -94,6 +95,15 @@ class Model(Part):
     def parameters(self) -> Iterator[nn.Parameter]:
         """Yield all parameters of the net."""
         return self.net.parameters()
+
+    def remember(self) -> Undo:
+        undo_state = super().remember()
+
+        def undo() -> None:
+            undo_state()
+            self.version += 1
+
+        return undo
 
     def check_restored(self, ctx: MemoryContext) -> None:
         if LOGITS in self.net.heads:

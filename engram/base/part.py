@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from engram.base.undo import Undo, remember_value
 from engram.persistence.state import (
     Tree,
     module_state,
@@ -97,6 +98,20 @@ class Part:
                 _require_like(current, saved, f"{type(self).__name__}.{name}")
                 setattr(self, name, self._placed(name, saved))
 
+    def remember(self) -> Undo:
+        """Return a function that puts this part back into its present state. State declared after now is forgotten."""
+        declared = dict(self.declared)
+        values = {name: _remember(getattr(self, name)) for name in declared}
+
+        def undo() -> None:
+            for name in self.declared.keys() - declared.keys():
+                delattr(self, name)
+            self.__dict__["_declared"] = declared
+            for name, value in values.items():
+                setattr(self, name, value())
+
+        return undo
+
     def check_restored(self, ctx: StepContext) -> None:
         """Raise a ValueError if the restored state cannot belong to these images and classes."""
 
@@ -115,6 +130,18 @@ def _require_like(current: Any, saved: Any, name: str) -> None:
         raise ValueError(f"{name} is {type(saved).__name__}, not {type(current).__name__}")
     if isinstance(current, Tensor) and (saved.dtype, saved.shape) != (current.dtype, current.shape):
         raise ValueError(f"{name} is {saved.dtype} {tuple(saved.shape)}, not {current.dtype} {tuple(current.shape)}")
+
+
+def _remember(value: Any) -> Callable[[], Any]:
+    if not isinstance(value, Part):
+        return remember_value(value)
+    undo = value.remember()
+
+    def undone() -> Part:
+        undo()
+        return value
+
+    return undone
 
 
 def _state_of(value: Any) -> Tree:

@@ -8,6 +8,7 @@ from collections import Counter
 import torch
 
 from engram.base.part import Part
+from engram.base.undo import Undo
 from engram.persistence.state import Tree, tree_bytes
 
 
@@ -36,6 +37,15 @@ class Randomness(Part):
     def load_state(self, tree: Tree) -> None:
         for name, saved in tree.items():
             self[name].set_state(saved)
+
+    def remember(self) -> Undo:
+        saved = self.state()
+
+        def undo() -> None:
+            self._generators = {name: self._generators[name] for name in saved}
+            self.load_state(saved)
+
+        return undo
 
     def footprint(self) -> Counter[str]:
         return Counter({"bookkeeping": tree_bytes(self.state())})

@@ -12,6 +12,7 @@ from engram.base.batch import Batch
 from engram.base.context import MemoryContext
 from engram.base.errors import InputError
 from engram.base.part import Part
+from engram.base.undo import Undo
 from engram.memory.budget import ByteLimit, Limit, SlotLimit
 from engram.memory.codecs import Codec, Float32, parse_codec
 from engram.persistence.state import Tree
@@ -228,6 +229,20 @@ class Store(Part):
         for record in held:
             self.codec.decode([record], self.shape)
         self.version += 1
+
+    def remember(self) -> Undo:
+        """Remember columns and counts, and which records there are: a record is replaced, but never changed."""
+        columns = {name: getattr(self, name).clone() for name in COLUMNS}
+        records, originals = list(self.records), dict(self.originals)
+        seen, stored = self.seen, self.stored
+
+        def undo() -> None:
+            for name, column in columns.items():
+                setattr(self, name, column)
+            self.records, self.originals, self.seen, self.stored = records, originals, seen, stored
+            self.version += 1
+
+        return undo
 
     def _double_columns(self) -> None:
         """Make more slots; where bytes are the limit, their number is not known in advance."""

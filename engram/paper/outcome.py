@@ -262,7 +262,9 @@ def _about_versions(cells: Sequence[Cell], found: Mapping[tuple[str, str], dict[
     )
     if not earlier:
         return []
-    return [f"Run by version 0.1.0, which did parts of these methods differently (docs/method.md): {', '.join(earlier)}."]
+    return [
+        f"Run by version 0.1.0, which did parts of these methods differently (docs/method.md): {', '.join(earlier)}."
+    ]
 
 
 def _about_data(cells: Sequence[Cell]) -> list[str]:

@@ -45,7 +45,7 @@ def sixteen_labels(labels: Tensor) -> Tensor:
 
 
 def pair_losses(similarity: Tensor, temperature: float, *, keep_self: bool) -> Tensor:
-    """Return ℓ for every pair. Without `keep_self` an image's similarity to itself counts as -inf, so ℓ_ii = -log 1e-8."""
+    """Return ℓ for every pair. Without `keep_self` the similarity of an image to itself counts as -inf."""
     logits = similarity / temperature
     if not keep_self:
         logits = logits.masked_fill(torch.eye(len(logits), dtype=torch.bool, device=logits.device), -torch.inf)

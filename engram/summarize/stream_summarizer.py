@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from engram.base.batch import Batch, choose
 from engram.base.context import MemoryContext
 from engram.base.errors import InputError, NonFiniteLossError
+from engram.base.finite import has_diverged
 from engram.base.initialization import initialize
 from engram.base.interfaces import StoreReport, Summarizer, SummarizingNet
 from engram.base.settings import Convert, Count, Decay, Natural, NonNegative
@@ -234,6 +235,8 @@ class StreamSummarizer(Summarizer):
                     f"summarizing gave a loss of {loss} at batch {ctx.iteration}: lower its learning_rate"
                 )
             step(images, velocity, gradient, rate, self.momentum)
+            if not images.isfinite().all():
+                raise NonFiniteLossError(f"a summary became infinite at batch {ctx.iteration}: lower its learning_rate")
             memory.rewrite(slots, images)
             drift(images, velocity, len(classes) - 1 - position, rate, self.momentum)
             for copy, image, its_velocity in zip(copies, images, velocity, strict=True):
@@ -306,3 +309,7 @@ class StreamSummarizer(Summarizer):
             loss.backward()
             self.theta_optimizer.step()
             self.theta_optimizer.zero_grad()
+        if has_diverged(self.theta):
+            raise NonFiniteLossError(
+                f"theta's numbers grew without bound at batch {ctx.iteration}: lower theta_learning_rate"
+            )

@@ -149,7 +149,9 @@ def test_results_of_the_version_before_are_shown_and_said_to_be_of_it(root: Path
 def test_results_of_the_version_before_keep_what_it_ran(method: str, settings: dict[str, str], departs: bool) -> None:
     """Its files name neither the crop, nor the jitter, nor ASER's passes: they are read as that version ran them."""
     config = RunConfig(method, dataset="cifar100", stream="paper-shuffled", memory_size=30)
-    assert changed_settings(of_version(config, "0.1.0")) == {f"scheme.{name}": value for name, value in settings.items()}
+    assert changed_settings(of_version(config, "0.1.0")) == {
+        f"scheme.{name}": value for name, value in settings.items()
+    }
     assert departs_from_practice(method, "0.1.0") is departs
     assert not departs_from_practice(method, "0.2.0")
     of_before = [

@@ -11,8 +11,8 @@ class Reservoir(MemoryPolicy):
     """Fills free slots, then stores each image with probability K / n in a uniformly drawn slot.
 
     n counts the images before this batch, as published, those that fill the last free slots included. So every batch
-    after the first K images is kept alike, and the first K a little less: with batches of b, about 1 − b/K of it. Where bytes are the limit, every image draws a
-    priority, and the images of the highest priority that fit stay.
+    after the first K images is kept alike, and the first K a little less: with batches of b, about 1 − b/K of it.
+    Where bytes are the limit, every image draws a priority, and the images of the highest priority that fit stay.
     """
 
     def store(self, stream: Batch, ctx: MemoryContext) -> StoreReport:

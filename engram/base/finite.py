@@ -1,0 +1,26 @@
+"""Whether a net still computes with useful numbers."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+
+
+@torch.no_grad()
+def has_diverged(module: nn.Module) -> bool:
+    """Return whether a parameter, or a running statistic of a norm, is infinite, NaN or so large that its square is.
+
+    Squares are what makes this cheap: the norms of all tensors are taken in one call.
+    """
+    tensors = [tensor for tensor in (*module.parameters(), *_statistics(module)) if tensor.numel()]
+    norms = torch.stack([norm.float() for norm in torch._foreach_norm(tensors)])
+    return not math.isfinite(float(norms.sum()))
+
+
+def _statistics(module: nn.Module) -> list[Tensor]:
+    norms = [part for part in module.modules() if isinstance(part, _NormBase)]
+    found = [statistic for norm in norms for statistic in (norm.running_mean, norm.running_var)]
+    return [statistic for statistic in found if statistic is not None]
