@@ -203,13 +203,13 @@ class Learner(StreamConsumer[StepContext]):
         own = custom_backbone(self.custom_nets["net"], image_shape, self.device) if "net" in self.custom_nets else None
         super()._build(image_shape)
         if own is not None:
-            self.model = Model(own, own.feature_width, self.device)
+            self.model = Model(own, own.feature_width, self.device, self.precision)
         else:
             made = materialize(
                 lambda: ReducedResNet18(channels, size, **self.settings["net"]), self.rng["init"], self.device
             )
             backbone = made.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-            self.model = Model(backbone, made.feature_width, self.device)
+            self.model = Model(backbone, made.feature_width, self.device, self.precision)
         self.model.net.zero_grad()
         self.optimizer = self.scheme.build(self.model, self.rng)
         self.model.grow(self.options["classes_total"] or 0, self.rng["init"])

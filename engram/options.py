@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypedDict,
 
 from engram.base.devices import resolve_device
 from engram.base.errors import InputError
+from engram.base.precision import resolve_precision
 from engram.base.settings import Convert, Count, Default, Range, Settings, resolve
 from engram.base.sizes import parse_bytes
 from engram.memory.codecs import parse_codec
@@ -85,6 +86,14 @@ class ComputeOptions(TypedDict, total=False):
         Count | None,
         Default(None),
         "CPU threads used while it computes; PyTorch's own number if not given.",
+    ]
+    precision: Annotated[
+        Literal["float32", "bf16", "auto"],
+        Default("float32"),
+        (
+            "Numbers that nets compute in: float32, bf16 (about 1.7 times as fast where the hardware has it), or "
+            "auto: bf16 where the hardware has it. Weights, memory and losses are float32 always."
+        ),
     ]
 
 
@@ -168,4 +177,6 @@ def resolve_options(kind: type[T], given: Any) -> T:
             options["memory_size"] = DEFAULT_MEMORY_SIZE
     if "average" in options and options["average"] is None and options["answer_from"] == "averaged":
         raise InputError("answer_from is 'averaged', but nothing is averaged: give average=0.99 too")
+    if options.get("precision") == "auto":
+        options["precision"] = resolve_precision("auto", options["device"])
     return cast(T, options)

@@ -22,6 +22,7 @@ from engram.base.exclusive import ThreadLock, exclusive
 from engram.base.initialization import materialize
 from engram.base.interfaces import StoreReport, Summarizer, SummarizingNet
 from engram.base.part import Part
+from engram.base.precision import Precision, computing_in, resolve_precision
 from engram.base.rng import Randomness
 from engram.base.settings import as_plain_data
 from engram.base.undo import Undo, remember_module
@@ -107,6 +108,11 @@ class StreamConsumer(Part, Generic[C]):
         """The memory: its images, labels, which slots are claimed and which hold summaries."""
         self._require_observed("there is no memory")
         return self._memory
+
+    @property
+    def precision(self) -> Precision:
+        """What nets compute in."""
+        return resolve_precision(self.options["precision"], str(self.device))
 
     @property
     def rounds(self) -> int:
@@ -263,7 +269,8 @@ class StreamConsumer(Part, Generic[C]):
         with self.clock("store"):
             report = self._offer(stream, ctx)
         if self.summarizer:
-            self.summarizer.after_store(stream, report, ctx)
+            with computing_in(self.precision, self.device):
+                self.summarizer.after_store(stream, report, ctx)
         self.iteration += 1
 
     def _build(self, image_shape: tuple[int, int, int]) -> None:

@@ -1,17 +1,20 @@
 """The checks of tests/test_devices.py, run in a process of its own: torch must meet a new device before it trains.
 
-python -m tests.device_checks METHOD...
+python -m tests.device_checks float32|bf16 METHOD...
 """
 
 import re
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from engram import Learner, SummaryMemory
 from engram.base import devices
 from engram.testing import small_options, toy_stream
-from tests.pretend_device import NAME, PretendTensor, pretending, register
+from tests.pretend_device import NAME, PretendTensor, casted, pretending, register
 
 STREAM = list(toy_stream(2, 4))
 
@@ -20,12 +23,12 @@ def on_device(value: object) -> bool:
     return isinstance(value, PretendTensor)
 
 
-def check_learner(method: str, folder: Path) -> None:
+def check_learner(method: str, folder: Path, precision: Any) -> None:
     """Train, store, summarize and answer, before and after being saved; then once more on the CPU."""
-    learner = Learner(method, device=NAME, **small_options(method) | {"average": 0.9})
+    learner = Learner(method, device=NAME, precision=precision, **small_options(method) | {"average": 0.9})
     for x, y in STREAM[:5]:
         learner.observe(x, y)
-    assert all(on_device(weight) for weight in learner.model.parameters())
+    assert all(on_device(weight) and weight.dtype == torch.float32 for weight in learner.model.parameters())
     assert on_device(learner.memory.read(learner.memory.filled()).x)
     assert on_device(learner.scores(STREAM[0][0]))
     learner.save(folder)
@@ -42,9 +45,10 @@ def check_learner(method: str, folder: Path) -> None:
     elsewhere.observe(*STREAM[-1])
 
 
-def check_memory(folder: Path) -> None:
+def check_memory(folder: Path, precision: Any) -> None:
     """Update, summarize and sample, before and after being saved."""
-    memory = SummaryMemory(memory_size=8, device=NAME, theta={"width": 8}, summarize={"queue": 8, "interval": 2})
+    settings: Any = {"theta": {"width": 8}, "summarize": {"queue": 8, "interval": 2}}
+    memory = SummaryMemory(memory_size=8, device=NAME, precision=precision, **settings)
     for x, y in STREAM:
         memory.update(x, y)
     assert memory.rounds > 0
@@ -57,18 +61,20 @@ def check_memory(folder: Path) -> None:
     assert on_device(again.sample(2)[0])
 
 
-def main(methods: list[str]) -> None:
+def main(precision: str, methods: list[str]) -> None:
     register()
     devices._NAME = re.compile(f"(auto|cpu|{NAME})(?::([0-9]+))?")
     devices.available_devices = lambda: ["cpu", NAME]
     with pretending(), tempfile.TemporaryDirectory() as folder:
         for number, method in enumerate(methods):
             print(method, flush=True)
+            casted.clear()
             if method == "SummaryMemory":
-                check_memory(Path(folder) / "memory")
+                check_memory(Path(folder) / "memory", precision)
             else:
-                check_learner(method, Path(folder) / str(number))
+                check_learner(method, Path(folder) / str(number), precision)
+            assert bool(casted) == (precision == "bf16"), f"{len(casted)} products were computed in bf16"
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.argv[1], sys.argv[2:])

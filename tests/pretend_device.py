@@ -22,6 +22,11 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 NAME = "pretend"
 INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}
 """Operations that take indices on the CPU."""
+AUTOCAST = "AutocastPrivateUse1"
+LIBRARIES: list[torch.library.Library] = []
+"""What was registered lasts as long as these do."""
+casted: list[str] = []
+"""Names of the products that were computed in bf16, one entry each."""
 
 _registered = False
 
@@ -35,7 +40,34 @@ def register() -> None:
     global _registered
     if not _registered:
         _setup_privateuseone_for_python_backend(NAME)
+        _let_autocast_cast()
         _registered = True
+
+
+def _let_autocast_cast() -> None:
+    """Give the device what GPUs have: under `autocast`, products are computed in bf16 and all else as it is."""
+    getattr(torch, NAME).get_amp_supported_dtype = lambda: [torch.bfloat16]
+    others = torch.library.Library("_", "IMPL")
+    others.fallback(torch.library.fallthrough_kernel, dispatch_key=AUTOCAST)
+    products = torch.library.Library("aten", "IMPL")
+    for operation in (torch.ops.aten.conv2d.default, torch.ops.aten.linear.default, torch.ops.aten.matmul.default):
+        products.impl(operation, _casting(operation), AUTOCAST)
+    LIBRARIES.extend([others, products])
+
+
+def _casting(operation: Any) -> Any:
+    key = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, AUTOCAST))
+
+    def cast(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(key):
+            casted.append(operation.overloadpacket.__name__)
+            return operation(*tree_map(_as_bf16, args), **kwargs)
+
+    return cast
+
+
+def _as_bf16(value: Any) -> Any:
+    return value.to(torch.bfloat16) if isinstance(value, Tensor) and value.dtype == torch.float32 else value
 
 
 class PretendTensor(Tensor):

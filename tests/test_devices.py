@@ -40,6 +40,14 @@ def test_the_pretended_device_refuses_to_be_mixed() -> None:
 
 @pytest.mark.parametrize("start", range(0, len(CHECKED), AT_ONCE))
 def test_methods_train_store_summarize_answer_and_are_restored_on_their_device(start: int) -> None:
-    done = run("-m", "tests.device_checks", *CHECKED[start : start + AT_ONCE])
+    check_all("float32", CHECKED[start : start + AT_ONCE])
+
+
+def test_methods_compute_in_bf16_on_their_device() -> None:
+    check_all("bf16", ["SummaryMemory", "scr+ssd", "dvc", "ocm", "lwf", "mir", "a-gem"])
+
+
+def check_all(precision: str, methods: list[str]) -> None:
+    done = run("-m", "tests.device_checks", precision, *methods)
     assert done.returncode == 0, f"{done.stdout.split()[-1:]}: {done.stderr[-2000:]}"
-    assert done.stdout.split() == CHECKED[start : start + AT_ONCE]
+    assert done.stdout.split() == methods

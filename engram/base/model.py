@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from engram.base.heads import GrowingHead, GrowingLinear
 from engram.base.initialization import materialize
 from engram.base.part import Part
+from engram.base.precision import Precision, computing_in
 from engram.base.undo import Undo
 
 if TYPE_CHECKING:
@@ -32,10 +33,15 @@ class Net(nn.Module):
         self.backbone = backbone
         self.heads = nn.ModuleDict()
 
+    precision: Precision = "float32"
+    """What it computes in."""
+
     def forward(self, x: Tensor, *heads: str) -> tuple[Tensor, ...]:
-        """Return the features of the images, followed by the output of each named head."""
-        features: Tensor = self.backbone(x)
-        return features, *(self.heads[head](features) for head in heads)
+        """Return the features of the images, followed by the output of each named head, all in float32."""
+        with computing_in(self.precision, x.device):
+            features: Tensor = self.backbone(x)
+            outputs = [self.heads[head](features) for head in heads]
+        return features.float(), *(output.float() for output in outputs)
 
 
 class Model(Part):
@@ -48,16 +54,20 @@ class Model(Part):
         backbone: module that turns images into features.
         feature_width: number of features of an image.
         device: device of the net.
+        precision: what the net computes in.
     """
 
     version: int
     """Increases whenever the net changes."""
 
-    def __init__(self, backbone: nn.Module, feature_width: int, device: torch.device) -> None:
+    def __init__(
+        self, backbone: nn.Module, feature_width: int, device: torch.device, precision: Precision = "float32"
+    ) -> None:
         self.feature_width, self.version = feature_width, 0
         self.to_device(device)
         self.add_state("net", Net(backbone), count_as="net")
         self.net: Net
+        self.net.precision = precision
 
     def features(self, x: Tensor, params: Parameters | None = None) -> Tensor:
         """Return the features of the images (N,D)."""

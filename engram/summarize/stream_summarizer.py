@@ -58,7 +58,7 @@ class PastSummaries:
         """Return the features of the summaries with these ids."""
         if missing := [identity for identity in chosen if identity not in self._known]:
             slots = torch.tensor([self.memory.slot_of(identity) for identity in missing])
-            self._known.update(zip(missing, self.theta.features(self.memory.read(slots).x), strict=True))
+            self._known.update(zip(missing, self.theta.features(self.memory.read(slots).x).float(), strict=True))
         return torch.stack([self._known[identity] for identity in chosen])
 
 
@@ -301,7 +301,7 @@ class StreamSummarizer(Summarizer):
         batch = Batch.join(stream, ctx.memory.read(chosen) if len(chosen) else None)
         shuffled = choose(len(batch), len(batch), ctx.rng["theta"])
         for part in shuffled.split(self.theta_batch):
-            loss = F.cross_entropy(self.theta(batch.x[part]), batch.y[part])
+            loss = F.cross_entropy(self.theta(batch.x[part]).float(), batch.y[part])
             if not math.isfinite(float(loss.detach())):
                 raise NonFiniteLossError(
                     f"theta's loss became {float(loss.detach())} at batch {ctx.iteration}: lower theta_learning_rate"

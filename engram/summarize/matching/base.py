@@ -12,7 +12,10 @@ from engram.base.naming import suggest
 
 
 class MatchingLoss:
-    """Says how far the summaries of a class are from its real images, as seen by the summarizing net θ."""
+    """Says how far the summaries of a class are from its real images, as seen by the summarizing net θ.
+
+    θ may compute in bf16. Losses are taken in float32, so call `.float()` on its outputs.
+    """
 
     def target(self, theta: SummarizingNet, images: Tensor, label: int) -> Any:
         """Return everything that `terms` needs to know of the real images of a class, without a graph."""

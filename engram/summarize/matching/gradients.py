@@ -36,7 +36,7 @@ def gradient_target(theta: SummarizingNet, images: Tensor, label: int) -> Gradie
     gradients = [torch.zeros_like(weight) for weight in weights]
     features = []
     for chunk in images.split(max(1, CHUNK_PIXELS // (images.shape[-1] * images.shape[-2]))):
-        chunk_features = theta.features(chunk)
+        chunk_features = theta.features(chunk).float()
         loss = _cross_entropy_sum(theta.classify(chunk_features), label) / len(images)
         for total, gradient in zip(gradients, torch.autograd.grad(loss, weights), strict=True):
             total += gradient
@@ -48,7 +48,7 @@ def gradient_terms(
     theta: SummarizingNet, images: Tensor, label: int, target: GradientTarget, anchors: Tensor | None, gamma: float
 ) -> tuple[Tensor, Tensor]:
     """Return (L_g, γ L_r) of the synthetic images of a class, differentiable in them through θ's gradient."""
-    features = theta.features(images)
+    features = theta.features(images).float()
     loss = _cross_entropy_sum(theta.classify(features), label) / len(images)
     gradients = torch.autograd.grad(loss, theta.matched_weights, create_graph=True)
     matching = gradient_matching_loss(target.gradients, gradients)
@@ -77,4 +77,4 @@ class GradientMatching(MatchingLoss):
 
 
 def _cross_entropy_sum(logits: Tensor, label: int) -> Tensor:
-    return F.cross_entropy(logits, torch.full((len(logits),), label, device=logits.device), reduction="sum")
+    return F.cross_entropy(logits.float(), torch.full((len(logits),), label, device=logits.device), reduction="sum")
