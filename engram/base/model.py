@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from engram.base.heads import GrowingHead, GrowingLinear
 from engram.base.initialization import materialize
 from engram.base.part import Part
-from engram.base.precision import Precision, computing_in
+from engram.base.precision import Precision, computing_in, widened
 from engram.base.undo import Undo
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ class Net(nn.Module):
     """What it computes in."""
 
     def forward(self, x: Tensor, *heads: str) -> tuple[Tensor, ...]:
-        """Return the features of the images, followed by the output of each named head, all in float32."""
+        """Return the features of the images, followed by the output of each named head."""
         with computing_in(self.precision, x.device):
             features: Tensor = self.backbone(x)
             outputs = [self.heads[head](features) for head in heads]
-        return features.float(), *(output.float() for output in outputs)
+        return widened(features), *map(widened, outputs)
 
 
 class Model(Part):

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, TypeAlias
 
 import torch
+from torch import Tensor
 
 Precision: TypeAlias = Literal["float32", "bf16"]
 CPU_FLAGS = ("avx512_bf16", "amx_bf16", "bf16", "arm_bf16")
@@ -35,3 +36,8 @@ def computing_in(precision: Precision, device: torch.device) -> AbstractContextM
     if precision == "float32":
         return nullcontext()
     return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
+
+
+def widened(output: Tensor) -> Tensor:
+    """Return what a net computed in float32 if it is bf16, else as it is; losses are taken of this."""
+    return output.float() if output.dtype == torch.bfloat16 else output

@@ -41,6 +41,7 @@ def main(argv: list[str]) -> int:
         table.add_row(target["name"], value, limit, "met" if target["met"] else "not met")
     console = plain_console()
     console.print(table)
+    console.print(f"processor: {' '.join(measured['cpu_flags']) or 'no flags known'}")
     for count, one in measured["threads"].items():
         console.print(
             f"{count} thread(s): matrix multiply {one['matmul_gflops']:.0f} GFLOP/s; scr step "

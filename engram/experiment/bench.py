@@ -25,13 +25,21 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from engram.augmentations.view import ViewAugmentation, augment_view
 from engram.base.batch import Batch
-from engram.base.validation import check_images, check_labels
+from engram.base.precision import Precision, has_native_bf16
+from engram.base.validation import check_labels
+from engram.experiment.bench_learners import (
+    CLASSES,
+    MODES,
+    SIZE,
+    random_images,
+    replaying_learner,
+    summarizing_learner,
+    time_round,
+)
 from engram.learner import Learner
 from engram.streams import class_incremental, from_arrays
 from engram.summarize import StreamSummarizer
 
-SIZE = 32
-CLASSES = 10
 REPLAY = 100
 MATRIX = 2048
 TASK_ITERATIONS, TASK_ROUNDS = 500, 73
@@ -40,9 +48,15 @@ TEST_IMAGES = 1000
 """Test images of the paper's first evaluation: ten classes with 100 images each. Class means take further images."""
 CHECKPOINT_SECONDS = 60.0
 """Default number of seconds between checkpoints."""
-SUMMARIZING = (("exact", 1), ("exact", 5), ("exact", 10), ("fast", 1), ("fast", 10))
-LARGEST_OVERHEAD = {("exact", 1): 56, ("exact", 5): 65, ("exact", 10): 75, ("fast", 1): 20, ("fast", 10): 30}
-"""Largest percentage of a training step that summarizing may add, by mode and slots per class."""
+LARGEST_OVERHEAD = {
+    **{("exact", 1): 56, ("exact", 5): 65, ("exact", 10): 75, ("fast", 1): 20, ("fast", 10): 30},
+    **{("exact bf16", 1): 35, ("features", 1): None, ("features bf16", 1): 12, ("features bf16", 10): 18},
+}
+"""Largest percentage of a training step in float32 that summarizing may add, by mode and slots per class. None where it
+is only measured."""
+LARGEST_BF16_SHARE = {"scr step": 62, "er step": 65}
+"""Largest percentage of the time of a step in float32 that it may take in bf16, where the hardware has bf16."""
+ER_REPLAY = 64
 
 
 @dataclass(frozen=True)
@@ -78,7 +92,7 @@ def bench(threads: Sequence[int], repetitions: int = 5, progress: Callable[[], N
         progress: updates the progress display after a batch; its time is measured too.
     """
     before = torch.get_num_threads()
-    measured: dict[str, Any] = {"threads": {}, "repetitions": repetitions}
+    measured: dict[str, Any] = {"threads": {}, "repetitions": repetitions, "cpu_flags": cpu_flags()}
     targets: list[Target] = []
     try:
         for count in threads:
@@ -95,6 +109,13 @@ def bench(threads: Sequence[int], repetitions: int = 5, progress: Callable[[], N
     ]
     measured["targets"] = [asdict(target) | {"met": target.met} for target in targets]
     return measured
+
+
+def cpu_flags() -> list[str]:
+    """Return what this processor has of the instructions that decide its speed with nets."""
+    wanted = ("avx2", "fma3", "avx512_f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8", "neon", "sve", "bf16")
+    known = torch.cpu.get_capabilities()
+    return [flag for flag in wanted if known.get(flag)]
 
 
 def interleaved(measures: Mapping[str, Callable[[], float]], repetitions: int) -> dict[str, list[float]]:
@@ -161,12 +182,13 @@ def startup() -> dict[str, float]:
 
 def _with_threads(repetitions: int, progress: Callable[[], None]) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(0)
-    learner = _scr(generator)
-    x, y = _images(CLASSES, generator), list(range(CLASSES))
-    summarizing = {(mode, k): _summarizing(mode, k, generator) for mode, k in SUMMARIZING}
+    learner = replaying_learner("scr", REPLAY, "float32", generator)
+    x, y = random_images(CLASSES, generator), list(range(CLASSES))
+    summarizing = {(mode, k): summarizing_learner(mode, k, generator) for mode, k in LARGEST_OVERHEAD}
+    native = has_native_bf16(torch.device("cpu"))
     left, right = torch.rand(2, MATRIX, MATRIX, generator=generator)
     product = torch.empty(MATRIX, MATRIX)
-    tests = _images(TEST_IMAGES, generator)
+    tests = random_images(TEST_IMAGES, generator)
     forward = _float_batches(tests)
 
     def evaluate_forward() -> None:
@@ -180,18 +202,34 @@ def _with_threads(repetitions: int, progress: Callable[[], None]) -> dict[str, A
         "forward": lambda: seconds(evaluate_forward),
         "evaluate": lambda: seconds(lambda: learner.predict(tests)),
     }
+    precisions: tuple[Precision, ...] = ("float32", "bf16")
+    for precision in precisions:
+        replaying = replaying_learner("er", ER_REPLAY, precision, generator)
+        measures[f"er step {precision}"] = lambda replaying=replaying: seconds(lambda: replaying.observe(x, y))  # type: ignore[misc]
+    half = replaying_learner("scr", REPLAY, "bf16", generator)
+    measures["scr step bf16"] = lambda: seconds(lambda: half.observe(x, y))
     theta: dict[str, list[float]] = {}
     for (mode, k), summarizer in summarizing.items():
         times = theta.setdefault(f"{mode} k={k}", [])
-        measures[f"{mode} k={k}"] = lambda summarizer=summarizer, times=times: _round(summarizer, times)  # type: ignore[misc]
+        measures[f"{mode} k={k}"] = lambda summarizer=summarizer, times=times: time_round(summarizer, times)  # type: ignore[misc]
     measured = interleaved(measures, repetitions)
     others = _everything_else(learner, x, y, progress)
     step = median(measured["step"])
     gflop = _gflop(lambda: learner.observe(x, y))
     matmul_gflop = 2 * MATRIX**3 / 1e9
-    intervals = {"exact": 1, "fast": _fast_theta_interval()}
-    exact_theta = theta["exact k=1"]
+    intervals = dict.fromkeys(MODES, 1) | {"fast": StreamSummarizer(fast=True).theta_interval}
+    theta_of = {mode: theta["exact bf16 k=1" if "bf16" in mode else "exact k=1"] for mode in MODES}
+
+    def share(one: str, of: str) -> float:
+        return 100 * median(own / whole for own, whole in zip(measured[one], measured[of], strict=True))
+
     return {
+        "native_bf16": native,
+        "bf16_share": {
+            "scr step": share("scr step bf16", "step"),
+            "er step": share("er step bf16", "er step float32"),
+        },
+        "er_step_seconds": median(measured["er step float32"]),
         "matmul_gflops": matmul_gflop / median(measured["matmul"]),
         "step": {
             "seconds": step,
@@ -205,14 +243,13 @@ def _with_threads(repetitions: int, progress: Callable[[], None]) -> dict[str, A
         "summarizing": {
             f"{mode} k={k}": {
                 "round_seconds": median(measured[f"{mode} k={k}"]),
-                "theta_seconds": median(exact_theta) / intervals[mode],
-                "overhead": overhead(measured[f"{mode} k={k}"], exact_theta, measured["step"], intervals[mode]),
+                "theta_seconds": median(theta_of[mode]) / intervals[mode],
+                "overhead": overhead(measured[f"{mode} k={k}"], theta_of[mode], measured["step"], intervals[mode]),
             }
-            for mode, k in SUMMARIZING
+            for mode, k in LARGEST_OVERHEAD
         },
         "everything_else": {"seconds": others, "share": 100 * sum(others.values()) / step},
-        "evaluation_share": 100
-        * median(forward / own for forward, own in zip(measured["forward"], measured["evaluate"], strict=True)),
+        "evaluation_share": share("forward", "evaluate"),
     }
 
 
@@ -222,65 +259,21 @@ def _targets(measured: Mapping[str, Any], threads: str) -> list[Target]:
             f"summarizing, {mode}, k={k}, {threads}", measured["summarizing"][f"{mode} k={k}"]["overhead"], limit, True
         )
         for (mode, k), limit in LARGEST_OVERHEAD.items()
+        if limit is not None and (measured["native_bf16"] or "bf16" not in mode)
+    ]
+    least_share = 70 if threads.startswith("1 ") else 65
+    bf16 = [
+        Target(f"{name} in bf16, share of float32, {threads}", measured["bf16_share"][name], limit, True)
+        for name, limit in LARGEST_BF16_SHARE.items()
+        if measured["native_bf16"]
     ]
     return [
-        Target(f"scr step, share of the matrix multiply, {threads}", measured["step"]["share"], 70, False),
+        Target(f"scr step, share of the matrix multiply, {threads}", measured["step"]["share"], least_share, False),
+        *bf16,
         *summarizing,
         Target(f"everything else, {threads}", measured["everything_else"]["share"], 5, True),
         Target(f"evaluation, share of forward only, {threads}", measured["evaluation_share"], 80, False),
     ]
-
-
-def _scr(generator: torch.Generator) -> Learner:
-    """Return a learner whose memory holds `REPLAY` images. The first batch fills it and does not train the net."""
-    learner = Learner("scr", memory_size=REPLAY, seed=0, device="cpu")
-    learner.observe(_images(REPLAY, generator), [index % CLASSES for index in range(REPLAY)])
-    return learner
-
-
-def _summarizing(mode: str, slots: int, generator: torch.Generator) -> Learner:
-    """Return a learner in the middle of its second task: queues full, slots claimed, a round after every batch.
-
-    Its net replays only one image per step, because only summarizing is timed.
-    """
-    learner = Learner(
-        "scr+ssd",
-        device="cpu",
-        memory_size=2 * CLASSES * slots + CLASSES,
-        slots_per_class=slots,
-        seed=0,
-        boundary_gap=1,
-        scheme={"replay": 1},
-        summarize={"interval": 1, "fast": mode == "fast", "theta_interval": 1},
-    )
-    for first in (0, CLASSES):
-        labels = [first + index % CLASSES for index in range(CLASSES * slots)]
-        learner.observe(_images(len(labels), generator), labels)
-    summarizer = _summarizer(learner)
-    queued = CLASSES * summarizer.queue.capacity
-    current = torch.arange(queued) % CLASSES + CLASSES
-    summarizer.queue.push(Batch(torch.rand(queued, 3, SIZE, SIZE, generator=generator), current))
-    return learner
-
-
-def _summarizer(learner: Learner) -> StreamSummarizer:
-    assert isinstance(learner.summarizer, StreamSummarizer)
-    return learner.summarizer
-
-
-def _fast_theta_interval() -> int:
-    return StreamSummarizer(fast=True).theta_interval
-
-
-def _round(learner: Learner, theta: list[float]) -> float:
-    """Return the seconds of one summarizing round, and append the seconds of training θ to `theta`."""
-    before = dict(learner.seconds)
-    x = _images(CLASSES, torch.Generator().manual_seed(learner.iteration))
-    rounds = learner.rounds
-    learner.observe(x, list(range(CLASSES, 2 * CLASSES)))
-    assert learner.rounds == rounds + 1, "there must be a round after every batch"
-    theta.append(learner.seconds["theta"] - before["theta"])
-    return learner.seconds["summarize"] - before["summarize"]
 
 
 def _everything_else(learner: Learner, x: Any, y: list[int], progress: Callable[[], None]) -> dict[str, float]:
@@ -292,7 +285,7 @@ def _everything_else(learner: Learner, x: Any, y: list[int], progress: Callable[
     ctx = learner._context()
     stream = Batch(torch.as_tensor(x) / 255, torch.tensor(y), torch.as_tensor(x))
     joined = torch.rand(REPLAY + CLASSES, 3, SIZE, SIZE, generator=generator)
-    data = _images(100, generator)
+    data = random_images(100, generator)
     labels = [index % CLASSES for index in range(100)]
     tasks = class_incremental(from_arrays(data, labels, data, labels), 0)
     batches = itertools.chain.from_iterable(tasks.batches(tasks.tasks[0]) for _ in itertools.count())
@@ -309,10 +302,6 @@ def _everything_else(learner: Learner, x: Any, y: list[int], progress: Callable[
         taken = {name: median(seconds(piece) for _ in range(10)) for name, piece in pieces.items()}
     taken["checkpoint"] *= seconds(lambda: learner.observe(x, y)) / CHECKPOINT_SECONDS
     return taken
-
-
-def _images(count: int, generator: torch.Generator) -> np.ndarray[Any, Any]:
-    return torch.randint(256, (count, 3, SIZE, SIZE), generator=generator, dtype=torch.uint8).numpy()
 
 
 def _float_batches(images: np.ndarray[Any, Any]) -> tuple[torch.Tensor, ...]:

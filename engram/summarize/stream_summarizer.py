@@ -22,6 +22,7 @@ from engram.base.errors import InputError, NonFiniteLossError
 from engram.base.finite import has_diverged
 from engram.base.initialization import initialize
 from engram.base.interfaces import StoreReport, Summarizer, SummarizingNet
+from engram.base.precision import widened
 from engram.base.settings import Convert, Count, Decay, Natural, NonNegative
 from engram.persistence.state import pad_optimizer_state
 from engram.summarize.differentiable_augmentation import (
@@ -58,7 +59,7 @@ class PastSummaries:
         """Return the features of the summaries with these ids."""
         if missing := [identity for identity in chosen if identity not in self._known]:
             slots = torch.tensor([self.memory.slot_of(identity) for identity in missing])
-            self._known.update(zip(missing, self.theta.features(self.memory.read(slots).x).float(), strict=True))
+            self._known.update(zip(missing, widened(self.theta.features(self.memory.read(slots).x)), strict=True))
         return torch.stack([self._known[identity] for identity in chosen])
 
 
@@ -75,7 +76,8 @@ class StreamSummarizer(Summarizer):
             with `fast`.
         summary_images: number of summaries of a class that the loss moves at a visit, drawn each time; the others
             move by momentum alone. If not given: all of them, or 5 with `fast`.
-        matching: name of the matching loss; "gradients" is the paper's.
+        matching: name of the matching loss: "gradients", which is the paper's, or "features", which takes a third of
+            its arithmetic.
         gamma: weight of relationship matching (γ).
         anchors: number of past summaries drawn at each visit for relationship matching.
         learning_rate: learning rate of the summaries; the paper's for the slots per class if not given.
@@ -301,7 +303,7 @@ class StreamSummarizer(Summarizer):
         batch = Batch.join(stream, ctx.memory.read(chosen) if len(chosen) else None)
         shuffled = choose(len(batch), len(batch), ctx.rng["theta"])
         for part in shuffled.split(self.theta_batch):
-            loss = F.cross_entropy(self.theta(batch.x[part]).float(), batch.y[part])
+            loss = F.cross_entropy(widened(self.theta(batch.x[part])), batch.y[part])
             if not math.isfinite(float(loss.detach())):
                 raise NonFiniteLossError(
                     f"theta's loss became {float(loss.detach())} at batch {ctx.iteration}: lower theta_learning_rate"

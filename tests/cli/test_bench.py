@@ -5,6 +5,7 @@ import pytest
 from engram.cli import bench_command, huge_pages, main
 
 MEASURED = {
+    "cpu_flags": ["avx2", "fma3"],
     "threads": {"1": {"matmul_gflops": 80.0, "step": {"seconds": 1.2, "gflop": 72.0}}},
     "targets": [
         {"name": "everything else, 1 thread", "value": 1.25, "limit": 5, "at_most": True, "unit": "%", "met": True},
@@ -19,6 +20,7 @@ def test_bench_shows_each_ratio_beside_its_target(monkeypatch: pytest.MonkeyPatc
     lines = capsys.readouterr().out.splitlines()
     assert any("everything else" in line and "1.2 %" in line and "at most 5 %" in line for line in lines)
     assert any("engram --help" in line and "not met" in line for line in lines)
+    assert "processor: avx2 fma3" in lines
 
 
 def test_bench_as_json(monkeypatch: pytest.MonkeyPatch, capsys) -> None:

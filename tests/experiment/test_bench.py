@@ -1,7 +1,10 @@
 import pytest
+import torch
 
+from engram.base.precision import has_native_bf16
 from engram.experiment import bench as module
-from engram.experiment.bench import Target, bench, interleaved, overhead
+from engram.experiment import bench_learners
+from engram.experiment.bench import Target, bench, cpu_flags, interleaved, overhead
 
 
 def test_measures_take_turns() -> None:
@@ -33,11 +36,12 @@ def test_a_small_bench_measures_everything(monkeypatch: pytest.MonkeyPatch) -> N
         "MATRIX": 64,
         "CLASSES": 2,
         "TEST_IMAGES": 20,
-        "SUMMARIZING": (("exact", 1), ("fast", 1)),
-        "LARGEST_OVERHEAD": {("exact", 1): 56, ("fast", 1): 20},
+        "LARGEST_OVERHEAD": {("exact", 1): 56, ("fast", 1): 20, ("exact bf16", 1): 35, ("features", 1): None},
     }
     for name, value in small.items():
         monkeypatch.setattr(module, name, value)
+        if hasattr(bench_learners, name):
+            monkeypatch.setattr(bench_learners, name, value)
     monkeypatch.setattr(module, "startup", lambda: {"help": 0.1, "first_batch": 7.0})
     batches: list[None] = []
     measured = bench([1], repetitions=1, progress=lambda: batches.append(None))
@@ -55,6 +59,9 @@ def test_a_small_bench_measures_everything(monkeypatch: pytest.MonkeyPatch) -> N
     }
     assert batches
     met = {target["name"]: target["met"] for target in measured["targets"]}
-    assert len(met) == 7
+    native = has_native_bf16(torch.device("cpu"))
+    assert len(met) == (10 if native else 7)
+    assert measured["cpu_flags"] == cpu_flags()
+    assert ("avx512_bf16" in cpu_flags()) <= native
     assert met["engram --help"]
     assert not met["engram run to the first batch"]

@@ -5,7 +5,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from engram.base.batch import Batch
 from engram.learner import Learner
-from engram.summarize import gradient_target, gradient_terms
+from engram.summarize import MATCHING, gradient_target, gradient_terms
 from tests.helpers import toy_images
 
 CHANNELS, SIZE, WIDTH, QUEUE, SLOTS, CLASSES = 1, 16, 8, 24, 2, 3
@@ -49,6 +49,24 @@ def test_the_real_gradient_costs_a_forward_and_the_gradients_that_enter_the_loss
     images = torch.rand(QUEUE, CHANNELS, SIZE, SIZE)
     first, *others = forward_flops()
     assert flops_of(lambda: gradient_target(theta, images, 0)) == QUEUE * (2 * first + 3 * sum(others))
+
+
+def test_matching_features_costs_a_forward_of_the_real_and_a_gradient_of_the_synthetic_images() -> None:
+    """θ's weights get no gradient, and nothing is differentiated twice."""
+    theta = learner_before_a_round().summarizer.theta
+    matching = MATCHING["features"]()
+    first, *others = forward_flops()
+    forward = first + sum(others)
+    real = torch.rand(QUEUE, CHANNELS, SIZE, SIZE)
+    assert flops_of(lambda: matching.target(theta, real, 0)) == QUEUE * forward
+    target, images = matching.target(theta, real, 0), torch.rand(SLOTS, CHANNELS, SIZE, SIZE, requires_grad=True)
+    images = images * 1  # the counter needs no leaf here
+
+    def gradient() -> None:
+        terms = matching.terms(theta, images, 0, target, None, 1.0)
+        torch.autograd.grad(terms["feature_matching"], images)
+
+    assert flops_of(gradient) == SLOTS * 2 * forward
 
 
 def test_the_synthetic_side_costs_at_most_eight_forwards() -> None:

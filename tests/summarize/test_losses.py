@@ -7,6 +7,7 @@ from torch import Tensor
 from engram.base.initialization import initialize
 from engram.nets import ConvNet
 from engram.summarize import (
+    MATCHING,
     DifferentiableAugmentation,
     augment_differentiably,
     draw_augmentation,
@@ -15,6 +16,7 @@ from engram.summarize import (
     gradient_terms,
     relationship_loss,
 )
+from tests.helpers import feed, small_learner, toy_stream
 
 SIZE, LABEL, GAMMA = 16, 2, 0.7
 
@@ -171,6 +173,34 @@ def test_whole_loss_gradient_equals_finite_differences(theta: ConvNet) -> None:
         ahead, behind = loss(images.detach() + step * direction), loss(images.detach() - step * direction)
         slope = float((ahead - behind).detach()) / (2 * step)
         assert slope == pytest.approx(float((gradient * direction).sum()), rel=1e-4)
+
+
+def test_feature_matching_equals_the_obvious_one_in_value_and_gradient(theta: ConvNet) -> None:
+    """Coordinate by coordinate, with the real images one at a time."""
+    real, anchors = random(20, 3, SIZE, SIZE, seed=1), theta.features(random(4, 3, SIZE, SIZE, seed=2)).detach()
+    synthetic = random(3, 3, SIZE, SIZE, seed=3).requires_grad_()
+    matching = MATCHING["features"]()
+    terms = matching.terms(theta, synthetic, LABEL, matching.target(theta, real, LABEL), anchors, GAMMA)
+    real_features = [theta.features(image[None])[0].detach() for image in real]
+    own_features = [theta.features(image[None])[0] for image in synthetic]
+    distance: Tensor = torch.zeros((), dtype=torch.float64)
+    for coordinate in range(len(real_features[0])):
+        real_mean = sum(float(feature[coordinate]) for feature in real_features) / 20
+        distance = distance + (sum(feature[coordinate] for feature in own_features) / 3 - real_mean) ** 2
+    relation = GAMMA * relationship_loss(torch.stack(real_features), torch.stack(own_features), anchors)
+    assert relative_error(terms["feature_matching"], distance) <= 1e-6
+    assert relative_error(terms["relationship"], relation) <= 1e-6
+    (found,) = torch.autograd.grad(sum(terms.values()), synthetic)
+    (wanted,) = torch.autograd.grad(distance + relation, synthetic)
+    assert relative_error(found, wanted) <= 1e-6
+
+
+def test_features_can_be_matched_in_a_learner() -> None:
+    settings = {"queue": 8, "ready": 4, "interval": 2, "matching": "features"}
+    learner = feed(small_learner(summarize=settings), toy_stream(2, 12))
+    assert learner.rounds > 5
+    assert learner.summarizer.last_losses.keys() == {"feature_matching", "relationship"}
+    assert learner.memory.summary.any()
 
 
 def test_no_past_class_means_no_relationship(theta: ConvNet) -> None:

@@ -14,7 +14,7 @@ from engram.base.naming import suggest
 class MatchingLoss:
     """Says how far the summaries of a class are from its real images, as seen by the summarizing net θ.
 
-    θ may compute in bf16. Losses are taken in float32, so call `.float()` on its outputs.
+    θ may compute in bf16. Losses are taken of `widened` outputs, in float32.
     """
 
     def target(self, theta: SummarizingNet, images: Tensor, label: int) -> Any:
@@ -35,6 +35,17 @@ class MatchingLoss:
             gamma: weight of the relation to the anchors (γ).
         """
         raise NotImplementedError
+
+
+CHUNK_PIXELS = 8 * 32 * 32
+"""Real images go through θ in chunks of about so many pixels: instance norm keeps images apart, so only the order of
+summation changes, and activations that stay in cache make the gradient nearly twice as fast."""
+
+
+def in_chunks(images: Tensor) -> tuple[Tensor, ...]:
+    """Return the images in chunks that θ is fast with."""
+    chunks: tuple[Tensor, ...] = images.split(max(1, CHUNK_PIXELS // (images.shape[-1] * images.shape[-2])))
+    return chunks
 
 
 MATCHING: dict[str, type[MatchingLoss]] = {}

@@ -9,12 +9,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engram.base.interfaces import SummarizingNet
-from engram.summarize.matching.base import MatchingLoss
+from engram.base.precision import widened
+from engram.summarize.matching.base import MatchingLoss, in_chunks
 from engram.summarize.matching.losses import gradient_matching_loss, relationship_loss
-
-CHUNK_PIXELS = 8 * 32 * 32
-"""Real images go through θ in chunks of about so many pixels: instance norm keeps images apart, so only the order of
-summation changes, and activations that stay in cache make the gradient nearly twice as fast."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +32,8 @@ def gradient_target(theta: SummarizingNet, images: Tensor, label: int) -> Gradie
     weights = theta.matched_weights
     gradients = [torch.zeros_like(weight) for weight in weights]
     features = []
-    for chunk in images.split(max(1, CHUNK_PIXELS // (images.shape[-1] * images.shape[-2]))):
-        chunk_features = theta.features(chunk).float()
+    for chunk in in_chunks(images):
+        chunk_features = widened(theta.features(chunk))
         loss = _cross_entropy_sum(theta.classify(chunk_features), label) / len(images)
         for total, gradient in zip(gradients, torch.autograd.grad(loss, weights), strict=True):
             total += gradient
@@ -48,7 +45,7 @@ def gradient_terms(
     theta: SummarizingNet, images: Tensor, label: int, target: GradientTarget, anchors: Tensor | None, gamma: float
 ) -> tuple[Tensor, Tensor]:
     """Return (L_g, γ L_r) of the synthetic images of a class, differentiable in them through θ's gradient."""
-    features = theta.features(images).float()
+    features = widened(theta.features(images))
     loss = _cross_entropy_sum(theta.classify(features), label) / len(images)
     gradients = torch.autograd.grad(loss, theta.matched_weights, create_graph=True)
     matching = gradient_matching_loss(target.gradients, gradients)
@@ -77,4 +74,4 @@ class GradientMatching(MatchingLoss):
 
 
 def _cross_entropy_sum(logits: Tensor, label: int) -> Tensor:
-    return F.cross_entropy(logits.float(), torch.full((len(logits),), label, device=logits.device), reduction="sum")
+    return F.cross_entropy(widened(logits), torch.full((len(logits),), label, device=logits.device), reduction="sum")
