@@ -26,7 +26,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from engram.augmentations.view import ViewAugmentation, augment_view
 from engram.base.batch import Batch
 from engram.base.precision import Precision, has_native_bf16
-from engram.base.validation import check_labels
+from engram.base.validation import check_images, check_labels
 from engram.experiment.bench_learners import (
     CLASSES,
     MODES,
