@@ -1,5 +1,6 @@
 """Images are decoded once, again when their files change, and never seen half-decoded."""
 
+import hashlib
 import json
 import logging
 import os
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from engram.streams import DataError, load_dataset
+from engram.streams import cache as cache_module
 from engram.streams import decoded as module
 from tests.streams.imagefiles import picture, write
 
@@ -77,13 +79,13 @@ def test_an_entry_made_by_another_process_meanwhile_is_used(
     expected = load_dataset(str(pets)).train_x
     (entry,) = entries(cache)
     aside = entry.rename(cache.parent / "aside")
-    build = module._build
+    move = cache_module._move_into_place
 
-    def build_while_the_other_finishes(*arguments) -> None:
-        build(*arguments)
+    def move_after_the_other_finished(*arguments) -> None:
         aside.rename(entry)
+        move(*arguments)
 
-    monkeypatch.setattr(module, "_build", build_while_the_other_finishes)
+    monkeypatch.setattr(cache_module, "_move_into_place", move_after_the_other_finished)
     assert np.array_equal(load_dataset(str(pets)).train_x, expected)
     assert entries(cache) == [entry]
 
@@ -130,6 +132,7 @@ def test_what_an_entry_was_made_of_can_be_read(pets: Path, cache: Path) -> None:
     load_dataset(str(pets), size=8)
     (entry,) = entries(cache)
     facts = json.loads((entry / "facts.json").read_text())
+    assert facts.pop("sha256") == hashlib.sha256((entry / "pixels.raw").read_bytes()).hexdigest()
     assert facts | {"kept": None} == {
         "source": str(pets.resolve()),
         "size": 8,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engram.streams import DataError
+from engram.streams import DataError, transfer
 from engram.streams import download as module
 from engram.streams.download import download
 
@@ -52,6 +52,7 @@ class Server:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(module, "PAUSE", 0.0)
+    monkeypatch.setattr(transfer, "SCHEMES", ("http", "https"))
     server = Server()
     thread = threading.Thread(target=server.http.serve_forever, args=(0.01,), daemon=True)
     thread.start()
@@ -111,16 +112,18 @@ def test_a_missing_file_and_a_closed_network_are_said(server: Server, tmp_path: 
 def test_a_disk_that_fills_up_keeps_what_arrived(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "BLOCK", 100_000)
+    monkeypatch.setattr(transfer, "BLOCK", 100_000)
 
     class SmallDisk(io.FileIO):
         def write(self, content: Any) -> int:
-            if self.tell() + len(content) > 200_000:
+            fits = max(0, 200_000 - self.tell())
+            super().write(content[:fits])
+            if fits < len(content):
                 raise OSError(28, "No space left on device")
-            return super().write(content)
+            return len(content)
 
     with monkeypatch.context() as small:
-        small.setattr(Path, "open", lambda path, mode: SmallDisk(os.fspath(path), mode))
+        small.setattr(module, "_open_part", lambda path, append: SmallDisk(os.fspath(path), "ab" if append else "wb"))
         with pytest.raises(DataError, match=r"is full, 1 MB are needed.*resume"):
             download(server.url, tmp_path / "file", MD5, len(CONTENT))
     assert (tmp_path / "file.part").stat().st_size == 200_000
