@@ -99,7 +99,10 @@ def recognize(tree: FileTree) -> Layout:
         if classes:
             found[role] = classes
     if not found:
-        raise DataError(f"{tree.place} has no image in a folder of its class: put the images in {tree.place}/<class>/")
+        raise DataError(
+            f"{tree.place} has no image in a folder of its class, but {len(images):,} images elsewhere"
+            f"{f' ({listed(images)})' if images else ''}: put the images in {tree.place}/<class>/"
+        )
     return Layout(found, tuple(left_out), tuple(ignored))
 
 
@@ -111,13 +114,23 @@ def image_names(tree: FileTree) -> list[str]:
     return [name for name in names if name in images or is_image(name)]
 
 
-def train_and_test(tree: FileTree, layout: Layout) -> tuple[Classes, Classes | None, tuple[str, ...]]:
+def train_and_test(
+    tree: FileTree, layout: Layout, join: bool = False
+) -> tuple[Classes, Classes | None, tuple[str, ...]]:
     """Return the training images, the test images (None if there are none) and what is left out, in words.
 
     Validation images are the test images if there are no others; otherwise they are left out. A warning is logged for
     images that are left out.
+
+    Args:
+        tree: the files.
+        layout: their layout.
+        join: whether splits are joined if no class is in two of them, as in data sets for few-shot learning.
     """
     splits = layout.splits
+    every = {each: names for classes in splits.values() for each, names in classes.items()}
+    if join and len(every) == sum(map(len, splits.values())):
+        splits = {"train": every}
     train, test, left_out = splits.get("train"), splits.get("test", splits.get("val")), layout.left_out
     if train is None:
         raise DataError(f"{tree.place} has {' and '.join(splits)} images but no training images: add a folder train/")
@@ -167,7 +180,7 @@ def _splits(tree: FileTree, top: _Folder) -> dict[Role, list[_Folder]]:
     if classes and len(split) == 1 and top.folders[split[0]].images:
         return {"train": [top]}  # a class that is called train, such as the vehicle
     if not classes and len(split) == 1:
-        return {"train": [top.folders[split[0]] if top.folders[split[0]].folders else top]}
+        return {"train": [top.folders[split[0]]]}
     shown = listed(f"{name}/" for name in [*split, *classes])
     raise DataError(
         f"{tree.place}: it is unclear which folders hold training images, test images and classes. It has {shown}: "

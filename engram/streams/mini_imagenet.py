@@ -59,9 +59,7 @@ def load_mini_imagenet(place: Path, size: int = 84, skip_damaged: bool = False) 
         _warn_of_missing(place, [f"{each}.csv" for each in SPLITS if tree.find(f"{each}.csv") is None])
         files, left_out = _listed(tree, lists)
         return load_classes(NAMES[0], tree, files, None, size, skip_damaged, left_out)
-    layout = recognize(tree)
-    joined = _joined(layout.splits)
-    train, test, left_out = (joined, None, layout.left_out + layout.ignored) if joined else train_and_test(tree, layout)
+    train, test, left_out = train_and_test(tree, recognize(tree), join=True)
     return load_classes(NAMES[0], tree, train, test, size, skip_damaged, left_out)
 
 
@@ -85,12 +83,6 @@ def _pickles(folder: Path) -> list[Path]:
 def _warn_of_missing(place: Path, missing: list[str]) -> None:
     if missing:
         _log.warning("%s lacks %s, so the classes in it are missing", place, " and ".join(missing))
-
-
-def _joined(splits: dict[Any, Classes]) -> Classes:
-    """Return all classes if no class is in two splits; otherwise an empty dict."""
-    every = [each for classes in splits.values() for each in classes]
-    return {each: splits[role][each] for role in splits for each in splits[role]} if len(every) == len({*every}) else {}
 
 
 def _listed(tree: FileTree, lists: list[str]) -> tuple[Classes, tuple[str, ...]]:
@@ -135,16 +127,10 @@ class _PickledImages:
     def __init__(self, place: Path, paths: list[Path]) -> None:
         self.place = place
         self.paths = paths
-        self.maps: list[mmap.mmap] = []
         self.pixels: dict[str, Array] = {}
         self.rows: Classes = {}
         for path in paths:
-            with path.open("rb") as file:
-                try:
-                    self.maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-                except ValueError as error:
-                    raise DataError(f"{path} is empty: obtain it again") from error
-            content = _plain(load_arrays(self.maps[-1], str(path)))
+            content = _plain(load_arrays(_mapped_file(path), str(path)))
             try:
                 pixels, members = content["image_data"], content["class_dict"]
                 if pixels.dtype != np.uint8 or pixels.shape[1:] != (*pixels.shape[1:3], 3):
@@ -166,8 +152,26 @@ class _PickledImages:
             file, row = name.rsplit("/", 1)
             yield resize(self.pixels[file][int(row)].transpose(2, 0, 1)[None], size)[0]
             if count % RELEASE_EVERY == 0 and hasattr(mmap, "MADV_DONTNEED"):
-                for mapped in self.maps:
-                    mapped.madvise(mmap.MADV_DONTNEED)
+                for pixels in self.pixels.values():
+                    _release(pixels)
+
+
+def _mapped_file(path: Path) -> mmap.mmap:
+    """Return a file mapped into memory."""
+    with path.open("rb") as file:
+        try:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except ValueError as error:
+            raise DataError(f"{path} is empty: obtain it again") from error
+
+
+def _release(pixels: Array) -> None:
+    """Give back the memory that was filled by reading an array of a mapped file."""
+    base: Any = pixels
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, memoryview) and isinstance(base.obj, mmap.mmap):
+        base.obj.madvise(mmap.MADV_DONTNEED)
 
 
 def _plain(content: Any) -> Any:

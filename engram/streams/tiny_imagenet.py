@@ -41,7 +41,9 @@ def load_tiny_imagenet(place: Path, size: int = 64, skip_damaged: bool = False) 
     """
     tree = open_files(place)
     layout = recognize(tree)
-    train = layout.splits["train"]
+    train = layout.splits.get("train")
+    if train is None:
+        raise DataError(f"{place} has no training images in train/<class>/: obtain it again")
     classes = sorted(train)
     _require_agreement(tree, classes)
     tested = layout.splits.get("val") or _annotated(tree)
