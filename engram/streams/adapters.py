@@ -60,7 +60,7 @@ def _arrays(source: Any, size: int | None) -> tuple[Array, Array, Sequence[str] 
     names: Sequence[str] | None = None
     if isinstance(source, tuple | list) and len(source) == 2 and all(hasattr(each, "__len__") for each in source):
         x, y = (np.asarray(each) for each in source)
-    elif hasattr(source, "column_names"):
+    elif hasattr(source, "column_names") and hasattr(source, "__len__"):
         image, label, names = _columns(source)
         x, y = _stacked(((item[image], item[label]) for item in map(source.__getitem__, range(len(source)))), size)
     elif hasattr(source, "__getitem__") and hasattr(source, "__len__"):
@@ -82,7 +82,8 @@ def _columns(source: Any) -> tuple[str, str, Sequence[str] | None]:
 
     def column(kind: str, usual: tuple[str, ...]) -> str:
         typed = [each for each in source.column_names if type(features.get(each)).__name__ == kind]
-        found = typed or [each for each in source.column_names if each in usual]
+        usually = [each for each in typed or source.column_names if each in usual]
+        found = typed if len(typed) == 1 else usually or typed
         if len(found) != 1:
             raise DataError(
                 f"the data set has the columns {', '.join(source.column_names)}, "

@@ -34,8 +34,12 @@ LARGEST_FILE = 64 << 20
 MOST_PIXELS = 50_000_000
 """Images with more pixels are refused, because they would fill the memory. All that are decoded at a time have no more
 than this together."""
+BLOCK = 64 << 20
+"""Bytes that Pillow reserves at a time. Blocks of its default size stay reserved after use, in every thread."""
 HEAD = 16
 """Number of bytes in which `looks_like_image` finds the mark of a format."""
+
+Image.core.set_block_size(BLOCK)  # type: ignore[attr-defined]
 
 
 def is_image(name: str) -> bool:
@@ -102,7 +106,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
         raise ValueError(f"its pixels have 32 bits (mode {image.mode}), so the range of their values is unknown")
     if not image.has_transparency_data:
         return image.convert("RGB")
-    layered = image.convert("RGBA")
+    layered = image if image.mode == "RGBA" else image.convert("RGBA")
     white = Image.new("RGB", image.size, "white")
     white.paste(layered, mask=layered.getchannel("A"))
     return white

@@ -91,12 +91,13 @@ def _scalar(kind: Any, content: Any) -> Any:
 class _Machine:
     """Runs the instructions of a pickle. The methods named in `_INSTRUCTIONS` are its instructions."""
 
-    def __init__(self, data: memoryview) -> None:
-        self.data = data
+    def __init__(self, content: bytes | mmap.mmap) -> None:
+        self.content = content
+        self.data = memoryview(content)
         self.at = 0
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
-        self.may_decode = 2 * len(data)
+        self.may_decode = 2 * len(content)
         self.functions: dict[tuple[str, str], Callable[..., Any]] = {
             ("numpy", "ndarray"): _Array,
             ("numpy", "dtype"): _Dtype,
@@ -129,14 +130,14 @@ class _Machine:
         """Return the next number, of a layout as in `struct`."""
         return struct.unpack(layout, self.take(struct.calcsize(layout)))[0]
 
-    def line(self) -> str:
-        """Return the next line of text."""
-        text = bytes(self.data[self.at : self.at + LONGEST_LINE])
-        end = text.find(b"\n")
+    def line(self, longest: int = LONGEST_LINE) -> bytes:
+        """Return the next line."""
+        end = self.content.find(b"\n", self.at, self.at + longest)
         if end < 0:
             raise _PickleError("it has a line that does not end")
-        self.at += end + 1
-        return text[:end].decode("latin1")
+        line = bytes(self.take(end - self.at))
+        self.at += 1
+        return line
 
     def push_bytes(self, count: int) -> None:
         """Push the next `count` bytes; if they are many, as a view."""
@@ -156,14 +157,14 @@ class _Machine:
 
     def push_number(self, kind: Callable[[str], Any]) -> None:
         """Push a number that is written as a line of text."""
-        text = self.line().rstrip("L")
+        text = self.line().decode("latin1").rstrip("L")
         if len(text) > LONGEST_NUMBER:
             raise _PickleError("it has a number of too many digits")
         self.stack.append({"00": False, "01": True}.get(text) if text in ("00", "01") else kind(text))
 
     def push_string(self) -> None:
-        """Push a text in quotes, as protocol 0 writes it."""
-        self.stack.append(codecs.escape_decode(self.line()[1:-1].encode("latin1"))[0])
+        """Push bytes in quotes, as protocol 0 writes them."""
+        self.stack.append(codecs.escape_decode(self.line(len(self.data))[1:-1])[0])
 
     def push_function(self, module: Any, name: Any) -> None:
         """Push the stand-in for a function or class."""
@@ -267,7 +268,7 @@ _INSTRUCTIONS: dict[int, Callable[[_Machine], Any]] = {
         "\x8a": lambda m: m.push_integer(m.number("<B")),
         "\x8b": lambda m: m.push_integer(m.number("<I")),
         "S": lambda m: m.push_string(),
-        "V": lambda m: m.stack.append(m.line().encode("latin1").decode("raw-unicode-escape")),
+        "V": lambda m: m.stack.append(m.line(len(m.data)).decode("raw-unicode-escape")),
         "T": lambda m: m.push_bytes(m.number("<I")),
         "U": lambda m: m.push_bytes(m.number("<B")),
         "B": lambda m: m.push_bytes(m.number("<I")),
@@ -290,7 +291,7 @@ _INSTRUCTIONS: dict[int, Callable[[_Machine], Any]] = {
         "e": lambda m: m.extend(m.items()),
         "s": lambda m: m.update([m.stack.pop(-2), m.stack.pop()]),
         "u": lambda m: m.update(m.items()),
-        "c": lambda m: m.push_function(m.line(), m.line()),
+        "c": lambda m: m.push_function(m.line().decode("latin1"), m.line().decode("latin1")),
         "\x93": lambda m: m.named_function(),
         "R": lambda m: m.call(),
         "b": lambda m: m.build(),
@@ -313,7 +314,7 @@ def load_arrays(content: bytes | mmap.mmap, name: str) -> Any:
         name: name of the file, for messages.
     """
     try:
-        return _finished(_Machine(memoryview(content)).run(), {})[0]
+        return _finished(_Machine(content).run(), {})[0]
     except Exception as error:
         raise DataError(f"{name} is damaged or not a data set ({error}): obtain it again") from error
 
