@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
@@ -40,13 +41,22 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--skip_damaged", action="store_true", help="check: report damaged images and continue")
     parser.add_argument("--clear", action="store_true", help="cache: remove the decoded images")
     options = parser.parse_args(argv)
+    if options.name is None and options.action not in ("list", "cache"):
+        parser.error(f"{options.action} needs the name of a data set: {', '.join(DATASETS)}")
     console = plain_console()
+    try:
+        return _run(options, console)
+    except KeyboardInterrupt:
+        console.print("Stopped. Run the same command again to start anew; a download is resumed.", soft_wrap=True)
+        return 130
+
+
+def _run(options: Namespace, console: Console) -> int:
+    """Run the action that was asked for, and return the exit code."""
     if options.action == "list":
         return _list(console)
     if options.action == "cache":
         return _cache(options.clear, console)
-    if options.name is None:
-        parser.error(f"{options.action} needs the name of a data set: {', '.join(DATASETS)}")
     if options.action == "info":
         return _info(options.name, console)
     if options.action == "check":

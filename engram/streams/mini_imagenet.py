@@ -65,13 +65,20 @@ def load_mini_imagenet(place: Path, size: int = 84, skip_damaged: bool = False) 
 
 def _is_mini_imagenet(folder: Path) -> bool:
     """Return whether a folder is the data set itself."""
-    if _pickles(folder) or (
-        any((folder / f"{each}.csv").is_file() for each in SPLITS) and (folder / "images").is_dir()
-    ):
+    if _pickles(folder) or any(_lists_wnids(folder / f"{each}.csv") for each in SPLITS):
         return True
     inner = [path for path in folder.iterdir() if path.is_dir()]
     named = plain_name(folder.resolve().name) == plain_name(NAMES[0])
     return named and any(path.name in (*SPLITS, "images") or re.fullmatch(r"n\d{8}", path.name) for path in inner)
+
+
+def _lists_wnids(path: Path) -> bool:
+    """Return whether a csv file lists images with classes of ImageNet, such as n01532829."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        lines = file.read(1000).decode("latin1").splitlines()
+    return lines[:1] == ["filename,label"] and all(re.fullmatch(r".+,n\d{8}", line) for line in lines[1:2])
 
 
 def _pickles(folder: Path) -> list[Path]:

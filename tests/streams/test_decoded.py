@@ -251,6 +251,17 @@ def test_a_run_stops_at_once_while_it_decodes(signal_number: int, pets: Path, ca
     assert entries(cache) == []
 
 
+def test_check_stops_at_once_too(pets: Path, cache: Path) -> None:
+    process = start_slowly(pets, "data", "check", str(pets))
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert time.monotonic() - began < 4
+    assert (process.returncode, "Traceback" in errors) == (130, False)
+    assert "Stopped." in output
+    assert entries(cache) == []
+
+
 def test_what_a_killed_decoding_left_is_removed_at_once(pets: Path, tmp_path: Path, cache: Path) -> None:
     process = start_slowly(pets, "data", "check", str(pets))
     process.kill()

@@ -243,6 +243,12 @@ def test_spellings_of_tiny_imagenet_are_found(name: str, tmp_path: Path) -> None
         assert len(load_dataset("tiny-imagenet", root=tmp_path / root).train_y) == 36, root
 
 
+def test_an_own_folder_with_csv_files_is_not_taken_for_mini_imagenet(tmp_path: Path) -> None:
+    place = write(tmp_path / "flowers", images("rose", "tulip") | {"train.csv": b"filename,label\n0.png,rose"})
+    assert load_dataset(str(place)).name == "flowers"
+    assert load_dataset(str(write(tmp_path / "here", mini_files()))).name == "mini-imagenet"
+
+
 def test_the_data_folder_may_be_the_data_set_itself(tmp_path: Path) -> None:
     write(tmp_path / "here", mini_files())
     write(tmp_path / "there", tiny_files())
