@@ -86,7 +86,8 @@ CIFAR10 = CifarFiles(
 
 def find_cifar(files: CifarFiles, root: Path) -> Path | None:
     """Return the path of the data set in `root`, or `root` if it is the data set itself, or None."""
-    return find_dataset(root, (files.folder, files.name), lambda folder: _is_cifar(files, folder))
+    names = (files.folder, files.archive.removesuffix(".tar.gz"), files.name)
+    return find_dataset(root, names, lambda folder: _is_cifar(files, folder), longer=False)
 
 
 def _is_cifar(files: CifarFiles, folder: Path) -> bool:

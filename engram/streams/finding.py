@@ -18,28 +18,28 @@ def plain_name(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def find_dataset(root: Path, names: Sequence[str], holds: Callable[[Path], bool]) -> Path | None:
+def find_dataset(root: Path, names: Sequence[str], holds: Callable[[Path], bool], longer: bool = True) -> Path | None:
     """Return the path of a data set: `root` itself, or a folder or an archive in it; None if there is none.
 
     Args:
         root: folder to look in.
-        names: names of the data set, the preferred one first; spelling and punctuation do not matter. The name of an
-            archive may go on behind it, as in mini-imagenet-subset.zip.
+        names: names of the data set, the preferred one first; spelling and punctuation do not matter.
         holds: returns whether a folder is the data set itself.
+        longer: whether the name of an archive may go on behind the name, as in mini-imagenet-subset.zip.
     """
     if not root.is_dir():
         return None
-    return root if holds(root) else next(_candidates(root, [plain_name(name) for name in names]), None)
+    return root if holds(root) else next(_candidates(root, [plain_name(name) for name in names], longer), None)
 
 
-def _candidates(root: Path, names: Sequence[str]) -> Iterator[Path]:
+def _candidates(root: Path, names: Sequence[str], longer: bool) -> Iterator[Path]:
     folders = sorted(path for path in root.iterdir() if path.is_dir())
     archives = sorted((path, stem) for path in root.iterdir() if path.is_file() and (stem := _stem(path.name)))
     for name in names:
         yield from (path for path in folders if plain_name(path.name) == name)
     for name in names:
         yield from (path for path, stem in archives if plain_name(stem) == name)
-    for name in names:
+    for name in names if longer else ():
         yield from (path for path, stem in archives if plain_name(stem).startswith(name))
 
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from engram.cli import main
-from engram.streams import DataError, Dataset, class_incremental, load_dataset
+from engram.streams import DATASETS, DataError, Dataset, class_incremental, load_dataset
 from tests.streams.imagefiles import mini_files, pack, picture, tiny_files, write
 
 
@@ -243,6 +243,19 @@ def test_spellings_of_tiny_imagenet_are_found(name: str, tmp_path: Path) -> None
         assert len(load_dataset("tiny-imagenet", root=tmp_path / root).train_y) == 36, root
 
 
+def test_each_cifar_is_found_by_its_own_names_only(tmp_path: Path) -> None:
+    for number, name in enumerate(
+        ("cifar-100-python.tar.gz", "cifar-10-matlab.tar.gz", "cifar-10-binary/x", "cifar100/x")
+    ):
+        root = tmp_path / str(number)
+        write(root, {name: b""})
+        assert DATASETS["cifar10"].find(root) is None, name
+        assert (DATASETS["cifar100"].find(root) is None) == ("100" not in name), name
+    write(tmp_path / "spelled", {"CIFAR10/x": b"", "cifar_100_python.tgz": b""})
+    assert DATASETS["cifar10"].find(tmp_path / "spelled") == tmp_path / "spelled" / "CIFAR10"
+    assert DATASETS["cifar100"].find(tmp_path / "spelled") == tmp_path / "spelled" / "cifar_100_python.tgz"
+
+
 def test_an_own_folder_with_csv_files_is_not_taken_for_mini_imagenet(tmp_path: Path) -> None:
     place = write(tmp_path / "flowers", images("rose", "tulip") | {"train.csv": b"filename,label\n0.png,rose"})
     assert load_dataset(str(place)).name == "flowers"
@@ -275,8 +288,6 @@ def test_check_counts_classes_and_names_them(
 ) -> None:
     """The right number of images is not enough."""
     from dataclasses import replace
-
-    from engram.streams.loading import DATASETS
 
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     monkeypatch.setitem(DATASETS, "tiny-imagenet", replace(DATASETS["tiny-imagenet"], train=36, test=6))
