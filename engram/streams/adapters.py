@@ -44,7 +44,7 @@ def to_dataset(source: Any, test: Any = None, size: int | None = None, name: str
     if test is not None:
         test_x, test_y, _ = _arrays(test, size)
         return _named(from_arrays(x, y, test_x, test_y, name), names)
-    tested = held_out(y)
+    tested = held_out(y) if y.ndim == 1 else np.zeros(len(y), dtype=bool)
     return _named(from_arrays(x[~tested], y[~tested], x[tested], y[tested], name), names)
 
 
@@ -59,7 +59,7 @@ def _arrays(source: Any, size: int | None) -> tuple[Array, Array, Sequence[str] 
     """Return the images, the labels and, if the source knows them, the names of the classes."""
     names: Sequence[str] | None = None
     if isinstance(source, tuple | list) and len(source) == 2 and all(hasattr(each, "__len__") for each in source):
-        x, y = (np.asarray(each) for each in source)
+        x, y = _both(*source)
     elif hasattr(source, "column_names") and hasattr(source, "__len__"):
         image, label, names = _columns(source)
         x, y = _stacked(((item[image], item[label]) for item in map(source.__getitem__, range(len(source)))), size)
@@ -74,6 +74,17 @@ def _arrays(source: Any, size: int | None) -> tuple[Array, Array, Sequence[str] 
     if size is not None and x.ndim == 4 and x.shape[1] in CHANNELS and x.shape[2:] != (size, size):
         x = _resized(x, size)
     return x, y, names
+
+
+def _both(x: Any, y: Any) -> tuple[Array, Array]:
+    """Return images and labels as arrays."""
+    try:
+        return np.asarray(x), np.asarray(y)
+    except ValueError as error:
+        raise DataError(
+            f"{type(x).__name__} and {type(y).__name__} are not arrays of images and labels: give a pair (x, y), or "
+            "one data set, and the test images with test="
+        ) from error
 
 
 def _columns(source: Any) -> tuple[str, str, Sequence[str] | None]:

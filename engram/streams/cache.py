@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import numpy as np
 from platformdirs import user_cache_path
@@ -114,14 +114,15 @@ def cached_pixels(
         try:
             folder.mkdir(parents=True, exist_ok=True)
             building = Path(tempfile.mkdtemp(prefix=BUILDING, dir=folder))
+            lock = _lock(building)
         except OSError as error:
             _log.warning("decoded images cannot be kept in %s (%s): set ENGRAM_CACHE to another folder", folder, error)
             return builder.in_memory()
         try:
-            with _locked(building):
-                builder.write(building, entry)
-                _move_into_place(building, entry, size, len(names))
+            builder.write(building, entry)
+            _move_into_place(building, entry, size, len(names))
         finally:
+            lock.close()
             shutil.rmtree(building, ignore_errors=True)
         _forget_outdated(folder, builder.source_facts(), entry)
         found = _open_entry(entry, size, len(names))
@@ -285,13 +286,13 @@ def _open_entry(entry: Path, size: int, count: int) -> tuple[Array, list[int], l
     return None
 
 
-@contextmanager
-def _locked(building: Path) -> Iterator[None]:
-    """Hold the lock of a folder in which an entry is built, for the block."""
-    with (building / f"{LOCK}.new").open("wb") as file:
+def _lock(building: Path) -> IO[bytes]:
+    """Lock a folder in which an entry is built until the returned file is closed, if the file system can."""
+    file = (building / f"{LOCK}.new").open("wb")
+    with suppress(OSError):
         fcntl.flock(file, fcntl.LOCK_EX)
         (building / f"{LOCK}.new").rename(building / LOCK)
-        yield
+    return file
 
 
 def _abandoned(building: Path, after: float) -> bool:
@@ -308,7 +309,8 @@ def _abandoned(building: Path, after: float) -> bool:
 
 def _move_into_place(building: Path, entry: Path, size: int, count: int) -> None:
     """Rename a finished entry. If another process was faster, its entry is kept; a damaged one is removed."""
-    (building / LOCK).unlink()
+    for name in (LOCK, f"{LOCK}.new"):
+        (building / name).unlink(missing_ok=True)
     for _ in range(2):
         try:
             building.rename(entry)

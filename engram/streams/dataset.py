@@ -59,6 +59,8 @@ def from_arrays(
     train_x, train_y, test_x, test_y = (np.asarray(each) for each in (train_x, train_y, test_x, test_y))
     for split, x, y in (("train", train_x, train_y), ("test", test_x, test_y)):
         _require_images(split, x)
+        if y.ndim != 1:
+            raise DataError(f"{split} labels have the shape {y.shape}: give one number or text per image")
         if len(x) != len(y):
             raise DataError(f"{split} has {len(x)} images but {len(y)} labels: give one label per image")
     classes, train_indices = np.unique(train_y, return_inverse=True)

@@ -36,6 +36,8 @@ MOST_UNPACKED = 50
 """Larger archives may unpack to at most this many times their own size."""
 BLOCK = 1 << 20
 """Number of bytes that are read at a time. Headers inside archives cannot be larger."""
+DEEPEST = 64
+"""Largest number of folders above a file."""
 SYSTEM_NAMES = {"__MACOSX", "Thumbs.db", "desktop.ini", "@eaDir", "lost+found", "$RECYCLE.BIN", "__pycache__"}
 """Files and folders that operating systems and tools add."""
 
@@ -58,6 +60,8 @@ class FileTree:
             raise DataError(
                 f"{place} has more than {MOST_FILES:,} files or {MOST_BYTES >> 30} GiB: this is not a data set"
             )
+        if any(name.count("/") > DEEPEST for name in self.sizes):
+            raise DataError(f"{place} has files below more than {DEEPEST} folders: this is not a data set")
 
     def __contains__(self, name: str) -> bool:
         return name in self.sizes
@@ -266,8 +270,11 @@ def _walk(folder: Path, ignored: list[str]) -> Iterator[Path]:
             name for name in folders if not _is_ignored(name) and not here.is_relative_to((Path(path) / name).resolve())
         )
         count += len(names)
-        if count > MOST_FILES:
-            raise DataError(f"{folder} has more than {MOST_FILES:,} files: this is not a data set")
+        if count > MOST_FILES or Path(path).relative_to(folder).as_posix().count("/") > DEEPEST:
+            raise DataError(
+                f"{folder} has more than {MOST_FILES:,} files, or files below more than {DEEPEST} folders: this is not "
+                "a data set"
+            )
         yield from (Path(path) / name for name in names)
 
 

@@ -94,24 +94,35 @@ def _warn_of_missing(place: Path, missing: list[str]) -> None:
 
 def _listed(tree: FileTree, lists: list[str]) -> tuple[Classes, tuple[str, ...]]:
     """Return the image files of each class, as the csv files list them, and what is left out, in words."""
-    places: dict[str, str] = {}
+    places: dict[str, list[str]] = {}
     for image in image_names(tree):
-        places.setdefault(image.rpartition("/")[2], image)
-    unlisted = set(places)
+        places.setdefault(image.rpartition("/")[2], []).append(image)
+    unlisted = {image for images in places.values() for image in images}
     files: Classes = {}
     for name in lists:
-        for row in csv.DictReader(tree.read_lines(name)):
+        for row in _rows(tree, name):
             if not row.get("filename") or not row.get("label"):
                 raise DataError(f"{tree.place}: every row of {name} needs the columns filename and label")
-            file = row["filename"].rpartition("/")[2]
-            if file not in places:
+            same = places.get(row["filename"].rpartition("/")[2], [])
+            found = [image for image in same if f"/{image}".endswith(f"/{row['filename']}")] or same
+            if len(found) != 1:
                 raise DataError(
                     f"{tree.place}: {name} lists {row['filename']}, which is not in images/: obtain it again"
+                    if not found
+                    else f"{tree.place}: {name} lists {row['filename']}, which may be {listed(found)}: keep one of them"
                 )
-            files.setdefault(row["label"], []).append(places[file])
-            unlisted.discard(file)
+            files.setdefault(row["label"], []).append(found[0])
+            unlisted.discard(found[0])
     left_out = (f"{len(unlisted):,} images that no csv file lists: {listed(sorted(unlisted))}",) if unlisted else ()
     return {label: sorted(names) for label, names in files.items()}, left_out
+
+
+def _rows(tree: FileTree, name: str) -> list[dict[str, str]]:
+    """Return the rows of a csv file."""
+    try:
+        return list(csv.DictReader(tree.read_lines(name)))
+    except csv.Error as error:
+        raise DataError(f"{tree.place}: {name} is not a csv file ({error}): obtain it again") from error
 
 
 def _from_pickles(place: Path, paths: list[Path], size: int, skip_damaged: bool) -> Dataset:

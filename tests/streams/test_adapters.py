@@ -117,6 +117,8 @@ class Uneven(Pictures):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
+        ((Pictures(), Pictures()), "Pictures and Pictures are not arrays .* with test="),
+        ((PIXELS, np.eye(4)[LABELS]), r"labels have the shape \(20, 4\)|labels have the shape \(24, 4\)"),
         (iter([]), "list_iterator is not a data set: give a pair"),
         (Uneven(), r"images have the shapes \(3, 16, 16\) and \(3, 17, 17\): give all one size"),
         (columns(coarse=[0] * 24, label=[0] * 24), None),

@@ -144,6 +144,12 @@ def links_among_folders(root: Path) -> str:
     return str(root / "own")
 
 
+def deep_folders(root: Path) -> str:
+    with zipfile.ZipFile(root / "tiny-imagenet-200.zip", "w") as archive:
+        archive.writestr("a/" * 30_000 + "0.JPEG", b"")
+    return "tiny-imagenet"
+
+
 @pytest.mark.parametrize(
     ("bomb", "message"),
     [
@@ -159,6 +165,7 @@ def links_among_folders(root: Path) -> str:
         (huge_pax_header, "has a header of 5,368,709,120 bytes"),
         (gzip_of_zeros, "unpacks to more than 50 times its size"),
         (large_pictures, "9990×9990 pixels, too many to decode"),
+        (deep_folders, "below more than 64 folders"),
         (links_among_folders, "are one folder, because of a link"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

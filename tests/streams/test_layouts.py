@@ -194,6 +194,20 @@ def test_csv_files_of_mini_imagenet_are_found_anywhere(tmp_path: Path) -> None:
     assert (len(data.class_names), len(data.train_y), len(data.test_y)) == (4, 40, 8)
 
 
+def test_an_image_that_a_csv_file_lists_must_be_there_once(tmp_path: Path) -> None:
+    files = mini_files()
+    name = next(name for name in files if name.startswith("images/"))
+    place = write(tmp_path / "mini-imagenet", files | {name.replace("images", "copies"): files[name]})
+    with pytest.raises(DataError, match=r"lists n0000200000000000.jpg, which may be copies/.*, images/.*: keep one"):
+        load_dataset("mini-imagenet", root=tmp_path)
+    listed = files["train.csv"].decode().replace(name.removeprefix("images/"), name)
+    write(place, {"train.csv": listed.encode()})
+    assert len(load_dataset("mini-imagenet", root=tmp_path).train_y) == 40, "a path says which"
+    write(place, {"train.csv": b'filename,label\n"' + b"x" * 200_000})
+    with pytest.raises(DataError, match=r"train.csv is not a csv file"):
+        load_dataset("mini-imagenet", root=tmp_path)
+
+
 def test_images_without_classes_are_not_one_class(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
