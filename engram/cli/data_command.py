@@ -14,7 +14,7 @@ from rich.table import Table
 
 from engram.cli.console import plain_console
 from engram.cli.parser import Parser
-from engram.streams.cache import cache_entries, cache_folder, clear_cache, pixels_intact
+from engram.streams.cache_entry import cache_entries, cache_folder, clear_cache, pixels_intact
 from engram.streams.dataset import DataError, Dataset, data_folder
 from engram.streams.download import download
 from engram.streams.layout import listed

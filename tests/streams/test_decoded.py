@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from engram.cli import main
-from engram.streams import DataError, load_dataset
+from engram.streams import DataError, cache_entry, load_dataset
 from engram.streams import cache as cache_module
 from engram.streams import decoded as module
 from tests.streams.imagefiles import picture, write
@@ -83,13 +83,13 @@ def test_an_entry_made_by_another_process_meanwhile_is_used(
     expected = load_dataset(str(pets)).train_x
     (entry,) = entries(cache)
     aside = entry.rename(cache.parent / "aside")
-    move = cache_module._move_into_place
+    move = cache_module.move_into_place
 
     def move_after_the_other_finished(*arguments) -> None:
         aside.rename(entry)
         move(*arguments)
 
-    monkeypatch.setattr(cache_module, "_move_into_place", move_after_the_other_finished)
+    monkeypatch.setattr(cache_module, "move_into_place", move_after_the_other_finished)
     assert np.array_equal(load_dataset(str(pets)).train_x, expected)
     assert entries(cache) == [entry]
 
@@ -199,7 +199,7 @@ def test_check_notices_zeroed_pixels(pets: Path, cache: Path, capsys: pytest.Cap
     assert not load_dataset(str(pets)).train_x[0].any(), "a load does not read all pixels"
     assert main(["data", "check", str(pets)]) == 0
     assert np.array_equal(load_dataset(str(pets)).train_x, expected)
-    assert cache_module.pixels_intact(load_dataset(str(pets)))
+    assert cache_entry.pixels_intact(load_dataset(str(pets)))
 
 
 def test_decoding_shows_where_it_is(
@@ -278,7 +278,7 @@ def test_an_entry_that_is_being_made_is_left_alone(pets: Path, tmp_path: Path, c
     (building,) = entries(cache)
     other = write(tmp_path / "other", {f"a/{index}.png": picture(index, 16, "PNG") for index in range(6)})
     load_dataset(str(other))
-    cache_module.clear_cache()
+    cache_entry.clear_cache()
     assert entries(cache) == [building]
     process.kill()
     process.communicate()
