@@ -192,9 +192,11 @@ def _splits_in_classes(top: _Folder) -> dict[Role, list[_Folder]]:
     """Return the splits for the layout <class>/train/, <class>/test/; empty if it is another one."""
     found: dict[Role, list[_Folder]] = {}
     for name, folder in top.folders.items():
+        if folder.images:
+            return {}
         for inner, images in folder.folders.items():
             role = ROLES.get(plain_name(inner))
-            if role is None or images.folders or folder.images:
+            if role is None or images.folders:
                 return {}
             found.setdefault(role, []).append(_Folder(folder.path, folders={name: images}))
     return found

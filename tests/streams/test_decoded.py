@@ -284,6 +284,16 @@ def test_an_entry_that_is_being_made_is_left_alone(pets: Path, tmp_path: Path, c
     process.communicate()
 
 
+def test_a_file_system_without_locks_is_enough(pets: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    assert len(load_dataset(str(pets)).train_x) == 10
+    (entry,) = entries(cache)
+    assert sorted(path.name for path in entry.iterdir()) == ["facts.json", "pixels.raw"]
+
+
 def test_the_cache_is_shown_and_cleared(pets: Path, cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     load_dataset(str(pets), size=200)
     (entry,) = entries(cache)

@@ -101,6 +101,7 @@ def test_all_usual_suffixes_and_none_are_read(tmp_path: Path) -> None:
     [
         (["train/animal/cat", "train/animal/dog", "train/plant/rose"], r"unclear which .* classes: move these folders"),
         (["animal/cat", "animal/dog", "plant/rose"], r"animal/ has no images itself but the folders cat, dog"),
+        (["a/train", "a/test", "b"], r"a/ has no images itself but the folders test, train"),
         (["train/a", "test/a", "extra/a"], r"unclear .*It has test/, train/, extra/: keep one folder train/"),
         (["train/a", "training/a", "test/a"], r"unclear .* test images and classes"),
         (["train", "test"], r"no image in a folder of its class, but 12 images elsewhere \(test/0.png"),
