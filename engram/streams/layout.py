@@ -87,6 +87,9 @@ def recognize(tree: FileTree) -> Layout:
     if others := sorted(tree.sizes.keys() - set(images)):
         ignored.append(f"{len(others):,} files that are no images: {listed(others)}")
     top = _inner(top)
+    if not top.images and len(top.folders) == 1:
+        (only,) = top.folders.values()
+        top = top if only.images or only.named() else only  # as in mini-imagenet/images/, which is no class
     found: dict[Role, Classes] = {}
     for role, folders in _splits(tree, top).items():
         classes: Classes = {}

@@ -245,7 +245,7 @@ def test_a_run_stops_at_once_while_it_decodes(signal_number: int, pets: Path, ca
     began = time.monotonic()
     process.send_signal(signal_number)
     output, _ = process.communicate(timeout=60)
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 8, "all of it would take longer than 16 seconds"
     assert process.returncode == 128 + signal_number
     assert "stopped while images were decoded" in output
     assert entries(cache) == []
@@ -256,7 +256,7 @@ def test_check_stops_at_once_too(pets: Path, cache: Path) -> None:
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=60)
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 8, "all of it would take longer than 16 seconds"
     assert (process.returncode, "Traceback" in errors) == (130, False)
     assert "Stopped." in output
     assert entries(cache) == []

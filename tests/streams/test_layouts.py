@@ -217,6 +217,9 @@ def test_images_without_classes_are_not_one_class(
     write(tmp_path / "mini-imagenet", files)
     assert main(["data", "check", "mini-imagenet"]) == 1
     assert "no image in a folder of its class, but 48 images elsewhere" in capsys.readouterr().err
+    pack(tmp_path / "zip" / "mini-imagenet.zip", files, "mini-imagenet/")
+    with pytest.raises(DataError, match="but 48 images elsewhere"):
+        load_dataset("mini-imagenet", root=tmp_path / "zip")
 
 
 @pytest.mark.parametrize("form", ["val/{wnid}/{file}", "val/{wnid}/images/{file}", "val/images/{wnid}/{file}"])
