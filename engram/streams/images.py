@@ -6,6 +6,7 @@ import io
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -64,7 +65,7 @@ def decode(content: bytes, size: int, name: str) -> Array:
         size: pixels per side of the result.
         name: name of the file, for messages.
     """
-    formats = [kind for kind in FORMATS if kind != "TGA" or name.lower().endswith(FORMATS[kind])]
+    formats = [kind for kind in _formats() if kind != "TGA" or name.lower().endswith(FORMATS[kind])]
     try:
         with Image.open(io.BytesIO(content), formats=formats) as image:
             count = image.width * image.height
@@ -110,6 +111,13 @@ def to_rgb(image: Image.Image) -> Image.Image:
     white = Image.new("RGB", image.size, "white")
     white.paste(layered, mask=layered.getchannel("A"))
     return white
+
+
+@cache
+def _formats() -> list[str]:
+    """Return those of `FORMATS` that the installed Pillow can read. TGA has no mark, so only its suffix tells it."""
+    Image.init()
+    return [kind for kind in FORMATS if kind in Image.OPEN]
 
 
 def _pixels(image: Image.Image, size: int) -> Array:

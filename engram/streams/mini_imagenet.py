@@ -83,7 +83,8 @@ def _lists_wnids(path: Path) -> bool:
 
 def _pickles(folder: Path) -> list[Path]:
     """Return the pickles of the data set in a folder, in the order of its splits."""
-    found = {match[1].lower(): path for path in folder.iterdir() if (match := PICKLE.fullmatch(path.name))}
+    files = [path for path in folder.iterdir() if path.is_file()]
+    found = {match[1].lower(): path for path in files if (match := PICKLE.fullmatch(path.name))}
     return [found[each] for each in SPLITS if each in found]
 
 

@@ -9,6 +9,7 @@ from PIL import Image
 
 from engram.cli import main
 from engram.streams import DATASETS, DataError, Dataset, class_incremental, load_dataset
+from engram.streams import images as images_module
 from tests.streams.imagefiles import mini_files, pack, picture, tiny_files, write
 
 
@@ -161,6 +162,16 @@ def test_what_is_transparent_becomes_white(tmp_path: Path) -> None:
 def test_messages_name_the_file_and_nothing_inside_of_python(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cat/0.png is damaged \(it is not an image\)"):
         load_dataset(str(write(tmp_path / "own", images("cat") | {"cat/0.png": b"nothing"})))
+
+
+def test_a_pillow_without_a_format_reads_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(Image.OPEN, "AVIF")
+    images_module._formats.cache_clear()
+    try:
+        with pytest.raises(DataError, match="it is not an image"):
+            load_dataset(str(write(tmp_path / "own", images("cat") | {"cat/0.png": b"nothing"})))
+    finally:
+        images_module._formats.cache_clear()
 
 
 def test_a_format_that_runs_programs_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
