@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from engram.memory import ExportedMemory
     from engram.methods import Method
     from engram.persistence.checkpoint import CheckpointError
-    from engram.streams import DataError, class_incremental, from_arrays, load_dataset
+    from engram.streams import DataError, class_incremental, from_arrays, load_dataset, register_dataset
     from engram.summary_memory import SummaryMemory
     from engram.testing import check_method
 
@@ -40,6 +40,7 @@ __all__ = [
     "evaluate",
     "from_arrays",
     "load_dataset",
+    "register_dataset",
     "run",
 ]
 
@@ -63,6 +64,7 @@ _HOMES = {
     "evaluate": "engram.evaluation",
     "from_arrays": "engram.streams",
     "load_dataset": "engram.streams",
+    "register_dataset": "engram.streams",
     "run": "engram.experiment.run",
 }
 

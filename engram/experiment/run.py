@@ -21,7 +21,14 @@ from engram.experiment.save_interval import EVERY_MINUTE, SaveInterval, SaveTime
 from engram.learner import Learner
 from engram.options import LearnerOptions, Reading
 from engram.persistence.checkpoint import holds_checkpoint
-from engram.streams import StreamOptions, TaskStream, class_incremental, load_dataset
+from engram.streams import (
+    DecodingStopped,
+    StreamOptions,
+    TaskStream,
+    class_incremental,
+    load_dataset,
+    stop_decoding_on,
+)
 
 
 class Interrupted(Exception):
@@ -53,7 +60,11 @@ def run(
             f"{out} is not empty: continue the run in it with --resume, or choose another folder with --out"
         )
     require_unlocked(out)
-    stream = stream_of(config)
+    try:
+        with stop_decoding_on(should_stop):
+            stream = stream_of(config)
+    except DecodingStopped:
+        raise Interrupted("stopped while images were decoded") from None
     job = _Run(config.filled(stream), stream, folder, on_event)
     out.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(out):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ from typing import Any
 import numpy as np
 
 from engram.streams.dataset import Array, DataError, Dataset
-from engram.streams.files import FileTree, first_existing, open_files
+from engram.streams.files import open_files
+from engram.streams.finding import find_dataset
 from engram.streams.images import resize
 from engram.streams.unpickle import load_arrays
 
 LARGEST_FILE = 200_000_000
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class CifarFiles:
         meta: name of the file with the class names.
         labels: key of the labels in the files with images.
         label_names: key of the class names in the file `meta`.
-        md5: checksum of every file that is read, by its name.
+        md5: checksum of every file as published, by its name.
     """
 
     name: str
@@ -39,8 +43,8 @@ class CifarFiles:
     train: tuple[str, ...]
     test: str
     meta: str
-    labels: bytes
-    label_names: bytes
+    labels: str
+    label_names: str
     md5: dict[str, str]
 
 
@@ -51,8 +55,8 @@ CIFAR100 = CifarFiles(
     train=("train",),
     test="test",
     meta="meta",
-    labels=b"fine_labels",
-    label_names=b"fine_label_names",
+    labels="fine_labels",
+    label_names="fine_label_names",
     md5={
         "train": "16019d7e3df5f24257cddd939b257f8d",
         "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
@@ -66,8 +70,8 @@ CIFAR10 = CifarFiles(
     train=("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5"),
     test="test_batch",
     meta="batches.meta",
-    labels=b"labels",
-    label_names=b"label_names",
+    labels="labels",
+    label_names="label_names",
     md5={
         "data_batch_1": "c99cafc152244af753f735de768cd75f",
         "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
@@ -81,43 +85,65 @@ CIFAR10 = CifarFiles(
 
 
 def find_cifar(files: CifarFiles, root: Path) -> Path | None:
-    """Return the path of the data set's folder or archive in `root`, or None if neither is there."""
-    return first_existing(root, [files.folder], [files.archive])
+    """Return the path of the data set in `root`, or `root` if it is the data set itself, or None."""
+    names = (files.folder, files.archive.removesuffix(".tar.gz"), files.name)
+    return find_dataset(root, names, lambda folder: _is_cifar(files, folder), longer=False)
+
+
+def _is_cifar(files: CifarFiles, folder: Path) -> bool:
+    return all((folder / name).is_file() for name in files.md5)
 
 
 def load_cifar(files: CifarFiles, place: Path, size: int = 32) -> Dataset:
-    """Load the data set. The checksum of every file is checked first.
+    """Load the data set. Files that differ from the published ones are accepted if their content is valid.
 
     Args:
         files: the files of CIFAR-10 or CIFAR-100.
         place: path of the folder or the archive.
         size: pixels per side of the loaded images.
     """
-    contents = _checked(files, open_files(place, f"{files.folder}/"))
-    names = load_arrays(contents[files.meta], files.meta)[files.label_names]
-    train_x, train_y = _join([load_arrays(contents[name], name) for name in files.train], files.labels)
-    test_x, test_y = _join([load_arrays(contents[files.test], files.test)], files.labels)
-    return Dataset(
-        files.name,
-        resize(train_x, size),
-        train_y,
-        resize(test_x, size),
-        test_y,
-        tuple(name.decode() for name in names),
-    )
+    contents = _contents(files, place)
+    names = contents[files.meta].get(files.label_names)
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str | bytes) for name in names):
+        raise DataError(f"{place}: the file {files.meta!r} does not hold {files.label_names!r}: obtain it again")
+    train = [_images(files, contents[name], name, place, len(names)) for name in files.train]
+    test_x, test_y = _images(files, contents[files.test], files.test, place, len(names))
+    train_x, train_y = (np.concatenate(parts) if len(parts) > 1 else parts[0] for parts in zip(*train, strict=True))
+    class_names = tuple(name.decode() if isinstance(name, bytes) else name for name in names)
+    return Dataset(files.name, resize(train_x, size), train_y, resize(test_x, size), test_y, class_names)
 
 
-def _checked(files: CifarFiles, tree: FileTree) -> dict[str, bytes]:
+def _contents(files: CifarFiles, place: Path) -> dict[str, dict[str, Any]]:
+    """Return the content of every file, by its name. A checksum that is not the published one is a warning."""
+    tree = open_files(place)
+    meta = tree.find(files.meta)
+    tree = tree.below(meta.removesuffix(files.meta) if meta else "")
     missing = [name for name in files.md5 if name not in tree]
     if missing:
         raise DataError(f"{tree.place} lacks {', '.join(missing)}: obtain {files.archive} again")
     contents = tree.read_all(files.md5, LARGEST_FILE)
     for name, md5 in files.md5.items():
         if hashlib.md5(contents[name], usedforsecurity=False).hexdigest() != md5:
-            raise DataError(f"{tree.place}: the file {name!r} is damaged (its md5 is not {md5}): obtain it again")
-    return contents
+            _log.warning("%s: the file %r is not the published one (md5 %s); its content is checked", place, name, md5)
+    return {name: _dictionary(content, name, place) for name, content in contents.items()}
 
 
-def _join(parts: list[dict[bytes, Any]], labels: bytes) -> tuple[Array, Array]:
-    x = np.concatenate([part[b"data"] for part in parts]).reshape(-1, 3, 32, 32)
-    return x, np.concatenate([np.asarray(part[labels]) for part in parts])
+def _dictionary(content: bytes, name: str, place: Path) -> dict[str, Any]:
+    """Return the dictionary in a pickle, with text as keys."""
+    values = load_arrays(content, f"{place}: the file {name!r}")
+    if not isinstance(values, dict):
+        raise DataError(f"{place}: the file {name!r} does not hold a dictionary: obtain it again")
+    return {key.decode("latin1") if isinstance(key, bytes) else str(key): value for key, value in values.items()}
+
+
+def _images(files: CifarFiles, part: dict[str, Any], name: str, place: Path, classes: int) -> tuple[Array, Array]:
+    """Return the images and labels of a file after checking them."""
+    x, y = part.get("data"), np.asarray(part.get(files.labels, []))
+    if not isinstance(x, np.ndarray) or x.dtype != np.uint8 or x.shape[1:] not in ((3072,), (3, 32, 32)):
+        raise DataError(f"{place}: the file {name!r} does not hold images of 3×32×32 bytes: obtain it again")
+    if y.shape != (len(x),) or y.dtype.kind not in "iu" or not len(y) or y.min() < 0 or y.max() >= classes:
+        raise DataError(
+            f"{place}: the file {name!r} does not hold one label from 0 to {classes - 1} for each of its {len(x):,} "
+            "images: obtain it again"
+        )
+    return x.reshape(-1, 3, 32, 32), y.astype(np.int64)

@@ -14,6 +14,7 @@ from platformdirs import user_cache_path
 from engram.base.errors import InputError
 
 Array = np.ndarray[Any, Any]
+CHANNELS = (1, 3)
 
 
 class DataError(InputError):
@@ -31,6 +32,7 @@ class Dataset:
         test_x: test images, like `train_x`.
         test_y: labels of the test images, like `train_y`.
         class_names: name of each class.
+        left_out: files that were found but do not belong to it, in words.
     """
 
     name: str
@@ -39,35 +41,71 @@ class Dataset:
     test_x: Array
     test_y: Array
     class_names: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
 
 
 def from_arrays(
     train_x: Array, train_y: Sequence[Any] | Array, test_x: Array, test_y: Sequence[Any] | Array, name: str = "arrays"
 ) -> Dataset:
-    """Make a data set from arrays of images and labels. Classes are numbered in the sorted order of their labels.
+    """Make a data set from arrays or tensors of images and labels. Classes are numbered in the order of their labels.
 
     Args:
-        train_x: training images (N,C,H,W), uint8 or float in [0,1].
+        train_x: training images (N,C,H,W) with one or three channels, uint8 or float in [0,1].
         train_y: label of each training image, such as numbers or strings.
         test_x: test images, like `train_x`.
         test_y: label of each test image; every label must also occur in `train_y`.
         name: name of the data set.
     """
+    train_x, train_y, test_x, test_y = (np.asarray(each) for each in (train_x, train_y, test_x, test_y))
     for split, x, y in (("train", train_x, train_y), ("test", test_x, test_y)):
+        _require_images(split, x)
+        if y.ndim != 1:
+            raise DataError(f"{split} labels have the shape {y.shape}: give one number or text per image")
         if len(x) != len(y):
             raise DataError(f"{split} has {len(x)} images but {len(y)} labels: give one label per image")
-    classes, train_indices = np.unique(np.asarray(train_y), return_inverse=True)
-    unknown = np.setdiff1d(np.asarray(test_y), classes)
+    classes, train_indices = np.unique(train_y, return_inverse=True)
+    unknown = np.setdiff1d(test_y, classes)
     if len(unknown):
         raise DataError(
             f"test labels {unknown[:5].tolist()} do not occur in the training labels: give training images of these "
             "classes, or leave out their test images"
         )
-    test_indices = np.searchsorted(classes, np.asarray(test_y))
+    test_indices = np.searchsorted(classes, test_y)
     return Dataset(name, train_x, train_indices, test_x, test_indices, tuple(str(label) for label in classes))
+
+
+def training_share(count: int) -> int:
+    """Return how many of the `count` images of a class are for training: the first five sixths, at least one."""
+    return max(1, count * 5 // 6)
+
+
+def held_out(labels: Array) -> Array:
+    """Return for each image whether it is a test image, if the last images of each class are (see `training_share`).
+
+    >>> held_out(np.array([0, 1, 0, 0, 0, 1, 0, 0])).tolist()
+    [False, False, False, False, False, True, False, True]
+    """
+    test = np.zeros(len(labels), dtype=bool)
+    for label in np.unique(labels):
+        own = np.flatnonzero(labels == label)
+        test[own[training_share(len(own)) :]] = True
+    return test
 
 
 def data_folder() -> Path:
     """Return the folder in which data sets are looked for: $ENGRAM_DATA, or a folder in the user's cache."""
     given = os.environ.get("ENGRAM_DATA")
     return Path(given) if given else user_cache_path("engram") / "data"
+
+
+def _require_images(split: str, x: Array) -> None:
+    """Refuse an array that does not hold images with the channels first."""
+    if x.ndim != 4:
+        raise DataError(f"{split} images have the shape {x.shape}: give an array (N,C,H,W), with C = 1 or 3 channels")
+    if x.shape[1] not in CHANNELS and x.shape[3] in CHANNELS:
+        raise DataError(
+            f"{split} images have the shape {x.shape}, with the channels last: use x.transpose(0, 3, 1, 2), which puts "
+            "them first"
+        )
+    if x.shape[1] not in CHANNELS:
+        raise DataError(f"{split} images have {x.shape[1]} channels (shape {x.shape}): give one channel or three")

@@ -6,21 +6,19 @@ import errno
 import hashlib
 import http.client
 import os
+import stat
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 from engram.streams.dataset import DataError
+from engram.streams.transfer import BLOCK, BrokenOff, Transfer
 
-BLOCK = 1 << 20
-"""Number of bytes that are read at a time."""
 ATTEMPTS = 3
 PAUSE = 1.0
 """Seconds between two attempts."""
-TIMEOUT = 30.0
-"""Seconds to wait for the server."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of bytes downloaded so far and the total number of bytes."""
@@ -66,48 +64,54 @@ def download(url: str, target: Path, md5: str, size: int, on_progress: Progress 
 
 def _fetch(url: str, part: Path, size: int, on_progress: Progress) -> bool:
     """Append the missing bytes to `part` and return whether it is complete."""
-    have = part.stat().st_size if part.exists() else 0
+    have = _size(part)
     if have > size:
         part.unlink()
         have = 0
     if have == size:
         return True
-    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    transfer = Transfer(url, have)
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
-            if have and response.status != http.HTTPStatus.PARTIAL_CONTENT:
-                have = 0
-            with part.open("ab" if have else "wb") as file:
-                while have < size and (block := _received(response, min(BLOCK, size - have))):
-                    file.write(block)
-                    have += len(block)
-                    on_progress(have, size)
-                file.flush()
-                os.fsync(file.fileno())
+        if have and not transfer.resumed():
+            have = 0
+        with _open_part(part, append=have > 0) as file:
+            for block in transfer.blocks(size - have):
+                file.write(block)
+                have += len(block)
+                on_progress(have, size)
+            file.flush()
+            os.fsync(file.fileno())
     except urllib.error.HTTPError as error:
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             part.unlink()
             return False
-        raise DataError(f"{url} answered with the HTTP status {error.code} ({error.reason})") from error
+        raise DataError(f"{url} answered with the HTTP status {error.code} ({str(error.reason)!r})") from error
     except urllib.error.URLError as error:
         if have:
             return False
         raise DataError(f"{url} cannot be reached ({error.reason}): check the network and try again") from error
-    except (_BrokenOff, http.client.HTTPException, ConnectionError, TimeoutError):
+    except BrokenOff:
         return False
+    finally:
+        transfer.end()
     return have >= size
 
 
-class _BrokenOff(Exception):
-    """Raised when the connection ended too early."""
-
-
-def _received(response: http.client.HTTPResponse, count: int) -> bytes:
-    """Return up to `count` bytes. Network errors become `_BrokenOff`, which tells them from errors of the disk."""
+def _size(part: Path) -> int:
+    """Return the number of bytes of an incomplete download. What is not a plain file of its own is refused."""
     try:
-        return response.read(count)
-    except OSError as error:
-        raise _BrokenOff from error
+        facts = part.lstat()
+    except FileNotFoundError:
+        return 0
+    if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
+        raise DataError(f"{part} is a link or not a file, so nothing is written to it: remove it")
+    return facts.st_size
+
+
+def _open_part(part: Path, append: bool) -> BinaryIO:
+    """Open the incomplete download for writing. Links are not followed."""
+    start = os.O_APPEND if append else os.O_TRUNC
+    return os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | start, 0o666), "ab" if append else "wb")
 
 
 def _md5(path: Path) -> str:

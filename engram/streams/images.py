@@ -3,17 +3,44 @@
 from __future__ import annotations
 
 import io
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from engram.streams.dataset import Array, DataError
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+FORMATS = {
+    "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
+    "PNG": (".png",),
+    "BMP": (".bmp",),
+    "WEBP": (".webp",),
+    "GIF": (".gif",),
+    "TIFF": (".tif", ".tiff"),
+    "PPM": (".ppm", ".pgm"),
+    "JPEG2000": (".jp2",),
+    "AVIF": (".avif",),
+    "TGA": (".tga",),
+}
+"""The formats that are read, by Pillow's names, each with the suffixes of its files.
+
+Others are never tried: some run other programs, such as Ghostscript for EPS.
+"""
+SUFFIXES = tuple(suffix for suffixes in FORMATS.values() for suffix in suffixes)
 LARGEST_FILE = 64 << 20
 """Largest number of bytes of an image file."""
-MOST_PIXELS = 100_000_000
-"""Images with more pixels are refused, because they would fill the memory."""
+MOST_PIXELS = 50_000_000
+"""Images with more pixels are refused, because they would fill the memory. All that are decoded at a time have no more
+than this together."""
+BLOCK = 64 << 20
+"""Bytes that Pillow reserves at a time. Blocks of its default size stay reserved after use, in every thread."""
+HEAD = 16
+"""Number of bytes in which `looks_like_image` finds the mark of a format."""
+
+Image.core.set_block_size(BLOCK)  # type: ignore[attr-defined]
 
 
 def is_image(name: str) -> bool:
@@ -21,25 +48,36 @@ def is_image(name: str) -> bool:
     return name.lower().endswith(SUFFIXES)
 
 
+def looks_like_image(head: bytes) -> bool:
+    """Return whether a file begins as an image does; for files without a suffix."""
+    marks = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"BM", b"GIF8", b"II*\0", b"MM\0*", b"P5\n", b"P6\n", b"\0\0\0\x0cjP  ")
+    return head.startswith(marks) or head[8:12] == b"WEBP" or head[4:12] == b"ftypavif"
+
+
 def decode(content: bytes, size: int, name: str) -> Array:
     """Return the pixels of an image file as uint8 (3,size,size).
 
-    Gray images become RGB. An image that is not square is cropped to the square in its middle.
+    Gray images become RGB, and what is transparent becomes white. An image that is not square is cropped to the square
+    in its middle.
 
     Args:
         content: bytes of the image file.
         size: pixels per side of the result.
         name: name of the file, for messages.
     """
+    formats = [kind for kind in _formats() if kind != "TGA" or name.lower().endswith(FORMATS[kind])]
     try:
-        with Image.open(io.BytesIO(content)) as image:
-            if image.width * image.height > MOST_PIXELS:
+        with Image.open(io.BytesIO(content), formats=formats) as image:
+            count = image.width * image.height
+            if count > MOST_PIXELS:
                 raise DataError(f"{name} has {image.width}×{image.height} pixels, too many to decode: scale it down")
-            return _pixels(_eight_bits(image).convert("RGB"), size)
+            with _allowance.of(count):
+                return _pixels(to_rgb(image), size)
     except DataError:
         raise
     except Exception as error:  # Pillow may raise anything on a damaged file
-        raise DataError(f"{name} is damaged ({error}): obtain it again, or leave it out with skip_damaged") from error
+        reason = "it is not an image" if isinstance(error, UnidentifiedImageError) else error
+        raise DataError(f"{name} is damaged ({reason}): obtain it again, or leave it out with skip_damaged") from error
 
 
 def resize(images: Array, size: int) -> Array:
@@ -49,19 +87,64 @@ def resize(images: Array, size: int) -> Array:
     return np.stack([_pixels(Image.fromarray(image.transpose(1, 2, 0)), size) for image in images])
 
 
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """Return a gray image of 16 bits scaled to 8 bits, and other images as they are.
+def to_pixels(image: Image.Image, size: int | None) -> Array:
+    """Return the pixels of an opened image as uint8 (3,size,size), or (3,H,W) in its own size if `size` is None."""
+    converted = to_rgb(image)
+    return np.asarray(converted).transpose(2, 0, 1) if size is None else _pixels(converted, size)
 
-    Pillow would clip 16-bit values instead. Images of 32 bits raise a ValueError: their range of values is unknown.
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Return an image as RGB; what is transparent becomes white.
+
+    Gray images of 16 bits are scaled to 8 bits, because Pillow would clip their values. Images of 32 bits raise a
+    ValueError: their range of values is unknown.
     """
+    if image.mode == "RGB" and "transparency" not in image.info:
+        return image
     if image.mode.startswith("I;16"):
-        return Image.fromarray((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8))
+        return Image.fromarray((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8)).convert("RGB")
     if image.mode in ("I", "F"):
         raise ValueError(f"its pixels have 32 bits (mode {image.mode}), so the range of their values is unknown")
-    return image
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    layered = image if image.mode == "RGBA" else image.convert("RGBA")
+    white = Image.new("RGB", image.size, "white")
+    white.paste(layered, mask=layered.getchannel("A"))
+    return white
+
+
+@cache
+def _formats() -> list[str]:
+    """Return those of `FORMATS` that the installed Pillow can read. TGA has no mark, so only its suffix tells it."""
+    Image.init()
+    return [kind for kind in FORMATS if kind in Image.OPEN]
 
 
 def _pixels(image: Image.Image, size: int) -> Array:
     if image.size != (size, size):
         image = ImageOps.fit(image, (size, size), Image.Resampling.BICUBIC)
     return np.asarray(image).transpose(2, 0, 1)
+
+
+class _Allowance:
+    """Lets threads decode at the same time as long as their images have at most `MOST_PIXELS` pixels together."""
+
+    def __init__(self) -> None:
+        self.used = 0
+        self.freed = threading.Condition()
+
+    @contextmanager
+    def of(self, pixels: int) -> Iterator[None]:
+        """Wait until `pixels` more may be decoded, and hold them for the block."""
+        with self.freed:
+            self.freed.wait_for(lambda: self.used + pixels <= MOST_PIXELS)
+            self.used += pixels
+        try:
+            yield
+        finally:
+            with self.freed:
+                self.used -= pixels
+                self.freed.notify_all()
+
+
+_allowance = _Allowance()

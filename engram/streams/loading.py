@@ -1,13 +1,16 @@
-"""The known data sets: how to find, load and download each of them by its name."""
+"""The known data sets: how to find, load and download each of them by its name, and how to add one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from inspect import isfunction
 from pathlib import Path
+from typing import Any
 
 from engram.base.naming import suggest
+from engram.streams.adapters import to_dataset
 from engram.streams.cifar import CIFAR10, CIFAR100, CifarFiles, find_cifar, load_cifar
 from engram.streams.class_folders import SIZE as FOLDER_SIZE
 from engram.streams.class_folders import load_folder
@@ -40,10 +43,10 @@ class KnownDataset:
 
     Args:
         description: what it is, in one line.
-        size: pixels per side of its images.
-        classes: number of classes.
-        train: number of training images.
-        test: number of test images.
+        size: pixels per side of its images; 0 if it is not known before it is loaded.
+        classes: number of classes; 0 if it is not known.
+        train: number of training images; 0 if it is not known.
+        test: number of test images; 0 if it is not known.
         layout: files or folders in which it can be given.
         find: returns its path in a data folder, or None if it is not there.
         load: loads it from a path, given the pixels per side and whether to skip damaged images.
@@ -98,8 +101,8 @@ DATASETS: dict[str, KnownDataset] = {
         classes=100,
         train=50_000,
         test=10_000,
-        layout="mini-imagenet.zip or mini-imagenet/ with images/ and train.csv, val.csv, test.csv, or with one folder "
-        "per class; or mini-imagenet-cache-train.pkl, -val.pkl and -test.pkl",
+        layout="mini-imagenet.zip or mini-imagenet/ with the images and train.csv, val.csv, test.csv, or with one "
+        "folder per class, also in train/, val/ and test/; or mini-imagenet-cache-train.pkl, -val.pkl and -test.pkl",
         find=find_mini_imagenet,
         load=load_mini_imagenet,
         obtain="Mini-ImageNet has no official download: make it from ImageNet (ILSVRC 2012) with the csv files of Ravi "
@@ -112,7 +115,8 @@ DATASETS: dict[str, KnownDataset] = {
         classes=200,
         train=100_000,
         test=10_000,
-        layout="tiny-imagenet-200.zip, or the folder tiny-imagenet-200/",
+        layout="tiny-imagenet-200.zip, or the folder tiny-imagenet-200/ with train/<class>/ and val/, which has class "
+        "folders or val_annotations.txt",
         find=find_tiny_imagenet,
         load=load_tiny_imagenet,
         download=Download(
@@ -132,24 +136,64 @@ def known_dataset(name: str) -> KnownDataset:
     return DATASETS[name]
 
 
-def load_dataset(name: str, size: int | None = None, skip_damaged: bool = False, root: Path | None = None) -> Dataset:
+def register_dataset(name: str, source: Any, test: Any = None, description: str = "") -> None:
+    """Make images and labels known as a data set, so that runs and the command line can use it by its name.
+
+    Args:
+        name: name to use.
+        source: images and labels in any form that `to_dataset` takes, or a function without arguments that returns
+            them and is called when the data set is first used.
+        test: test images in any of these forms; if None, those of `source`, or the last sixth of each class.
+        description: what it is, in one line.
+    """
+
+    @cache
+    def load(size: int) -> Dataset:
+        given, tested = (each() if isfunction(each) else each for each in (source, test))
+        return to_dataset(given, tested, size or None, name)
+
+    DATASETS[name] = KnownDataset(
+        description=description or "added by register_dataset",
+        size=0,
+        classes=0,
+        train=0,
+        test=0,
+        layout="given in Python",
+        find=lambda root: Path("given in Python"),
+        load=lambda place, size, skip_damaged: load(size),
+    )
+
+
+def load_dataset(name: Any, size: int | None = None, skip_damaged: bool = False, root: Path | None = None) -> Dataset:
     """Load a data set.
 
     Args:
-        name: name of a known data set, or path of a folder with one folder of images per class.
+        name: name of a known data set, or path of a folder with one folder of images per class; or images and labels
+            in another form, as `to_dataset` takes them.
         size: pixels per side of the loaded images; if not given, the data set's own, or 32 for a folder.
         skip_damaged: leave out image files that cannot be read, instead of stopping.
         root: folder in which known data sets are looked for; `data_folder()` if not given.
     """
     if size is not None and size < 1:
         raise DataError(f"images cannot have {size} pixels per side: give at least 1")
-    if name not in DATASETS and Path(name).is_dir():
-        return load_folder(Path(name), size or FOLDER_SIZE, skip_damaged)
+    if not isinstance(name, str | Path):
+        return to_dataset(name, size=size)
+    name = str(name)
+    if name not in DATASETS and (folder := Path(name).expanduser()).is_dir():
+        if (itself := dataset_in(folder)) is None:
+            return load_folder(folder, size or FOLDER_SIZE, skip_damaged)
+        return itself.load(folder, size or itself.size, skip_damaged)
     known, root = known_dataset(name), root or data_folder()
     place = known.find(root)
     if place is None:
         raise DataError(f"{name} was not found in {root}: {how_to_obtain(name, root)}")
     return known.load(place, size or known.size, skip_damaged)
+
+
+def dataset_in(folder: Path) -> KnownDataset | None:
+    """Return the known data set that a folder is, such as an unpacked Tiny-ImageNet; None if it is the user's own."""
+    path = folder.resolve()
+    return next((known for known in DATASETS.values() if known.find(path) == path), None)
 
 
 def how_to_obtain(name: str, root: Path) -> str:

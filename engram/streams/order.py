@@ -26,6 +26,7 @@ import numpy as np
 
 from engram.base.naming import suggest
 from engram.base.settings import Count, Default, resolve
+from engram.streams.adapters import to_dataset
 from engram.streams.dataset import Array, DataError, Dataset
 
 ORDERS = ("strict", "paper", "paper-shuffled", "iid", "blurry", "imbalanced")
@@ -200,7 +201,7 @@ def default_batch(scenario: Scenario) -> int:
     return 128 if scenario.kind == "iid" else 10
 
 
-def class_incremental(dataset: Dataset, seed: int = 0, **options: Unpack[StreamOptions]) -> TaskStream:
+def class_incremental(dataset: Any, seed: int = 0, *, test: Any = None, **options: Unpack[StreamOptions]) -> TaskStream:
     """Divide a data set into tasks with their own classes, and return the stream of these tasks.
 
     >>> from engram import class_incremental, load_dataset
@@ -209,10 +210,13 @@ def class_incremental(dataset: Dataset, seed: int = 0, **options: Unpack[StreamO
     ([2, 2], 8)
 
     Args:
-        dataset: the images and their labels.
+        dataset: the images and their labels: a `Dataset`, a pair `(x, y)`, a torch data set or a Hugging Face data set
+            (see `to_dataset`).
         seed: seed of the order of classes and images.
+        test: the test images, if `dataset` has none, in one of these forms; if not given, the last of each class.
         options: `StreamOptions`, by name.
     """
+    dataset = to_dataset(dataset, test)
     chosen: Any = resolve(StreamOptions, options)
     scenario = Scenario.parse(chosen["stream"] or "strict")
     total = len(dataset.class_names)
@@ -248,6 +252,8 @@ def _members(
 ) -> dict[int, Array]:
     """Return the indices of the training images that are used of each class."""
     members = {int(label): np.flatnonzero(dataset.train_y == label)[:images_per_class] for label in classes}
+    if empty := [dataset.class_names[label] for label, own in members.items() if not len(own)]:
+        raise DataError(f"class {empty[0]!r} of {dataset.name} has no training image: add some, or leave the class out")
     if scenario.kind != "imbalanced":
         return members
     steps = max(1, len(classes) - 1)

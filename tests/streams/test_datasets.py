@@ -156,13 +156,62 @@ def test_a_truncated_archive_is_named_with_what_to_do(tmp_path: Path) -> None:
         load_cifar(files, path)
 
 
-def test_a_changed_or_missing_member_is_named(tmp_path: Path) -> None:
+def test_a_damaged_or_missing_member_is_named(tmp_path: Path) -> None:
     files, contents = fake_cifar(CIFAR100)
     with pytest.raises(DataError, match=r"'test' is damaged.*obtain it again"):
-        load_cifar(files, pack_tar(files, contents | {"test": contents["test"] + b"x"}, tmp_path))
+        load_cifar(files, pack_tar(files, contents | {"test": contents["test"][:-100]}, tmp_path))
     del contents["test"]
     with pytest.raises(DataError, match="lacks test"):
         load_cifar(files, pack_tar(files, contents, tmp_path))
+
+
+def test_cifar_that_others_pickled_is_read_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Other protocols, text as keys, arrays of labels, images in their shape: the content is the same."""
+    files, contents = fake_cifar(CIFAR100)
+    expected = load_cifar(files, write(tmp_path / "a", contents))
+    caplog.clear()
+
+    def again(content: bytes, protocol: int) -> bytes:
+        values = {
+            key.decode() if isinstance(key, bytes) else key: value for key, value in pickle.loads(content).items()
+        }
+        if "data" in values:
+            values["data"] = values["data"].reshape(-1, 3, 32, 32)
+            values[files.labels] = np.array(values[files.labels])
+        return pickle.dumps(values, protocol=protocol)
+
+    for protocol in range(6):
+        others = {name: again(content, protocol) for name, content in contents.items()}
+        caplog.clear()
+        assert same(load_cifar(files, write(tmp_path / f"b{protocol}", others)), expected)
+        assert "the file 'train' is not the published one" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"data": np.zeros((4, 3072), np.uint8), "fine_labels": [0, 1, 0]},
+        {"data": np.zeros((4, 3072), np.uint8), "fine_labels": [0, 1, 0, 2]},
+        {"data": np.zeros((4, 3000), np.uint8), "fine_labels": [0, 1, 0, 1]},
+        {"data": np.zeros((4, 3072), np.float32), "fine_labels": [0, 1, 0, 1]},
+        {"fine_labels": [0, 1, 0, 1]},
+        [1, 2],
+    ],
+)
+def test_cifar_without_its_content_is_refused(content: object, tmp_path: Path) -> None:
+    files, contents = fake_cifar(CIFAR100)
+    place = write(tmp_path, contents | {"train": pickle.dumps(content)})
+    with pytest.raises(DataError, match=r"the file 'train' does not hold .*: obtain it again"):
+        load_cifar(files, place)
+
+
+def test_one_pickle_of_three_gives_its_classes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    root = mini_layouts(mini_files(), tmp_path / "layouts")["pickles"]
+    for each in ("val", "test"):
+        (root / f"mini-imagenet-cache-{each}.pkl").unlink()
+    data = load_dataset("mini-imagenet", root=root)
+    assert (len(data.class_names), len(data.train_y), len(data.test_y)) == (2, 20, 4)
+    assert "lacks the pickle of val and the pickle of test" in caplog.text
 
 
 def test_tiny_imagenet_from_zip_and_folder(tmp_path: Path) -> None:
