@@ -36,7 +36,7 @@ def for_html(value: object) -> str:
 
 
 def for_csv(value: int | str) -> int | str:
-    """Return a cell that no spreadsheet takes for a formula: an apostrophe is put before a text that begins like one."""
+    """Return a cell that no spreadsheet takes for a formula: an apostrophe goes before a text that begins like one."""
     if isinstance(value, int):
         return value
     text = for_terminal(value)

@@ -19,7 +19,6 @@ from engram.cli.parser import Parser
 from engram.cli.stopping import stop_on_signal
 from engram.experiment.engines import LocalEngine, RayEngine
 from engram.experiment.jobs import cores
-from engram.experiment.lock import waiting_lock
 from engram.experiment.run import Interrupted
 from engram.experiment.scheduler import Happened, run_jobs
 from engram.options import DeviceName
@@ -30,6 +29,7 @@ from engram.paper.plan import costs_of, jobs_left, select_cells
 from engram.paper.plots import draw
 from engram.paper.scales import SCALES, Scale
 from engram.persistence.files import replace_file, write_json
+from engram.persistence.lock import waiting_lock
 
 
 def main(argv: list[str]) -> int:

@@ -14,9 +14,9 @@ import numpy as np
 
 from engram.base.errors import InputError
 from engram.experiment.config import RunConfig, config_text, differences
-from engram.experiment.lock import LOCK
 from engram.experiment.result import RunResult, read_result
 from engram.persistence.files import replace_file, write_json
+from engram.persistence.lock import LOCK
 from engram.persistence.restore import environment
 
 

