@@ -129,7 +129,7 @@ class Part:
 
 
 def _require_like(current: Any, saved: Any, name: str) -> None:
-    """Raise a ValueError unless `saved` has the type of `current`, and a tensor its dtype and shape, a number bounds."""
+    """Raise a ValueError unless `saved` has the type of `current`, a tensor its dtype and shape, a number bounds."""
     if type(saved) is not type(current):
         raise ValueError(f"{name} is {type(saved).__name__}, not {type(current).__name__}")
     if type(saved) is int and abs(saved) >= LARGEST_COUNT:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -20,11 +23,40 @@ class _PlainConsole(Console):
             yield Segment(text if control else for_terminal(text), style, control)
 
 
+class _Output:
+    """The standard output. If its reader is gone, a closed terminal or pipe, the rest is dropped: a run goes on."""
+
+    def write(self, text: str) -> int:
+        try:
+            return sys.stdout.write(text)
+        except OSError as error:
+            _drop_output(error)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            _drop_output(error)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(sys.stdout, name)
+
+
+def _drop_output(error: OSError) -> None:
+    """Send the standard output nowhere from now on if its reader is gone; other errors are raised."""
+    if error.errno not in (errno.EPIPE, errno.EIO):
+        raise error
+    with suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
 def plain_console(quiet: bool = False) -> Console:
     """Return a console that prints text as it is: brackets are not markup, and numbers are not colored."""
-    return _PlainConsole(markup=False, highlight=False, quiet=quiet)
+    return _PlainConsole(markup=False, highlight=False, quiet=quiet, file=_Output())  # type: ignore[arg-type]
 
 
 def print_error(message: str) -> None:
-    """Print one line about an error to the standard error output."""
-    print(for_terminal(message), file=sys.stderr)
+    """Print one line about an error to the standard error output, if anybody reads it."""
+    with suppress(OSError):
+        print(for_terminal(message), file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import secrets
 import time
 from pathlib import Path
 from typing import Literal
@@ -93,7 +94,7 @@ def _run(cells: list[Cell], seeds: int, root: Path, ray: str | None, workers: in
             outcome = run_jobs(
                 list(jobs.values()),
                 RayEngine(ray) if ray else LocalEngine(workers),
-                root / f".stop-{platform.node()}-{os.getpid()}",
+                root / f".stop-{platform.node()}-{os.getpid()}-{secrets.token_hex(4)}",
                 listen=teller,
                 should_stop=should_stop,
             )

@@ -1,6 +1,7 @@
-"""Parse JSON and safetensors files with a bound on what that allocates, whoever wrote them.
+"""Parse JSON, YAML and safetensors files with a bound on what that allocates, whoever wrote them.
 
-Parsing JSON takes up to about a hundred bytes for every comma and bracket. So these are counted first.
+Parsing JSON takes up to about a hundred bytes for every comma and bracket. So these are counted first. A value of YAML
+may stand in many places, each of them again in many; so places are counted before anything is made of them.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ import os
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from engram.persistence.files import NotAPlainFileError, open_plain, require_size
 
 MOST_VALUES = 3_000_000
 """Most values in a JSON text, counted by its commas and opening brackets."""
+MOST_YAML_VALUES = 10_000
+"""Most values in a YAML text; one that stands in several places counts in each."""
 LARGEST_HEADER = 1 << 26
 """Most bytes of the header of a safetensors file."""
 MOST_TENSORS = 50_000
@@ -33,6 +38,45 @@ def parse_json(content: bytes) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
+def parse_yaml(content: bytes) -> Any:
+    """Return the value of a YAML text, or raise a ValueError if it is damaged, or too much to hold."""
+    try:
+        loader = yaml.SafeLoader(content)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _count_places(node, {})
+        value = loader.construct_document(node)
+        _require_text_keys(value)
+        return value
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except (yaml.YAMLError, TypeError, OverflowError) as error:
+        raise ValueError(str(error)) from error
+
+
+def _count_places(node: yaml.Node, known: dict[int, int]) -> int:
+    """Return how many values a node and those below it become; `known` holds those counted already."""
+    if id(node) not in known:
+        known[id(node)] = MOST_YAML_VALUES  # until it is counted: a node inside itself has no end
+        below = node.value if isinstance(node, yaml.CollectionNode) else []
+        inner = [each for entry in below for each in (entry if isinstance(entry, tuple) else (entry,))]
+        known[id(node)] = 1 + sum(_count_places(each, known) for each in inner)
+    if known[id(node)] > MOST_YAML_VALUES:
+        raise ValueError(f"it holds more than {MOST_YAML_VALUES:,} values")
+    return known[id(node)]
+
+
+def _require_text_keys(value: Any) -> None:
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise ValueError(f"{key!r} is not a name: put quotes around it")
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            _require_text_keys(each)
+
+
 def read_safetensors(path: Path, limit: int) -> bytes:
     """Return the content of a safetensors file whose header fits its size, or raise a ValueError.
 
@@ -48,6 +92,13 @@ def read_safetensors(path: Path, limit: int) -> bytes:
             raise NotAPlainFileError(f"{path} has {size:,} bytes, but hardly any are stored: it is not read")
         file.seek(0)
         return file.read(size)
+
+
+def safetensors_facts(content: bytes) -> dict[str, str]:
+    """Return the texts by name that a safetensors file holds beside its tensors."""
+    header = parse_json(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    facts: dict[str, str] = header.get("__metadata__", {})
+    return facts
 
 
 def _check_header(header: bytes, data: int, name: str) -> None:
