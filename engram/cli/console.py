@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -28,19 +29,30 @@ class _Output:
 
     def write(self, text: str) -> int:
         try:
-            return sys.stdout.write(text)
+            return _standard_output().write(text)
         except OSError as error:
             _drop_output(error)
             return len(text)
 
     def flush(self) -> None:
         try:
-            sys.stdout.flush()
+            _standard_output().flush()
         except OSError as error:
             _drop_output(error)
 
     def __getattr__(self, name: str) -> object:
-        return getattr(sys.stdout, name)
+        if name == _PROXIED:
+            raise AttributeError(name)
+        return getattr(_standard_output(), name)
+
+
+_PROXIED = "rich_proxied_file"
+"""Where rich keeps the standard output while a progress bar stands in for it."""
+
+
+def _standard_output() -> TextIO:
+    found: TextIO = getattr(sys.stdout, _PROXIED, sys.stdout)
+    return found
 
 
 def _drop_output(error: OSError) -> None:
@@ -48,7 +60,7 @@ def _drop_output(error: OSError) -> None:
     if error.errno not in (errno.EPIPE, errno.EIO):
         raise error
     with suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        os.dup2(nowhere.fileno(), _standard_output().fileno())
 
 
 def plain_console(quiet: bool = False) -> Console:

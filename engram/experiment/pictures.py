@@ -14,6 +14,7 @@ from PIL import Image, ImageDraw
 from torch import Tensor
 
 from engram.base.batch import as_float
+from engram.base.escaping import for_terminal
 from engram.base.naming import class_name
 from engram.learner import Learner
 from engram.memory import Store
@@ -150,7 +151,7 @@ def snapshots(run: Path) -> list[tuple[int, Path]]:
 
 def _shown_names(learner: Learner, class_names: Sequence[str]) -> list[str]:
     """Return the names of the classes, in the order in which the learner saw them first."""
-    return [class_name(label, class_names) for label in learner.labels]
+    return [for_terminal(class_name(label, class_names), keep="") for label in learner.labels]
 
 
 def contact_sheet(

@@ -126,7 +126,8 @@ class _Run:
             _within(self.batch, len(self.stream.tasks[self.task].batches))
         matrices: dict[Reading, Any] = at["matrices"] if "matrices" in at else {"net": at["matrix"]}
         self.readings = {reading: Evaluation(matrix) for reading, matrix in matrices.items()}
-        if any(len(evaluation.matrix) != self.task for evaluation in self.readings.values()):
+        answering = self.config.options["answer_from"] or "net"
+        if answering not in self.readings or any(len(own.matrix) != self.task for own in self.readings.values()):
             raise ValueError(f"its accuracies are not those of {self.task} tasks")
         self.images_seen = _within(at["images_seen"], LARGEST_COUNT)
         self.evaluate_seconds, self.total_seconds = float(at["evaluate_seconds"]), float(at["total_seconds"])

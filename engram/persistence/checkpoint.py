@@ -146,18 +146,30 @@ def _prune(folder: Path, newest: str) -> None:
     kept = 1
     for number in sorted(_generations(folder), reverse=True):
         older = folder / f"gen-{number}"
-        if older.name == newest:
+        if older.name == newest or _is_of_another_format(older):
             continue
-        try:
-            whole = kept < KEPT_GENERATIONS and bool(_read_files(older))
-        except OtherFormatError:
-            continue
-        except _DAMAGE:
-            whole = False
-        if whole:
+        if kept < KEPT_GENERATIONS and _is_whole(older):
             kept += 1
         else:
             shutil.rmtree(older, ignore_errors=True)
+
+
+def _is_of_another_format(generation: Path) -> bool:
+    try:
+        _read_manifest(generation)
+    except OtherFormatError:
+        return True
+    except _DAMAGE:
+        return False
+    return False
+
+
+def _is_whole(generation: Path) -> bool:
+    try:
+        _read_files(generation)
+    except _DAMAGE:
+        return False
+    return True
 
 
 def read_checkpoint(folder: Path) -> Tree:
@@ -231,8 +243,8 @@ def _read_generation(folder: Path) -> Tree:
     return unflatten(safetensors.torch.load(contents["state.safetensors"]), parse_json(contents["state.json"]))
 
 
-def _read_files(folder: Path) -> dict[str, bytes]:
-    """Return the files of a generation, after comparing their checksums."""
+def _read_manifest(folder: Path) -> dict[str, str]:
+    """Return the checksums of a generation by file, or raise an `OtherFormatError` if another version wrote it."""
     if folder.is_symlink():
         raise CheckpointError("it is a link to elsewhere")
     manifest = parse_json(read_plain(folder / "manifest.json", LARGEST["manifest.json"]))
@@ -241,12 +253,19 @@ def _read_files(folder: Path) -> dict[str, bytes]:
             f"{folder} has format {str(manifest['format'])[:20]}, this version reads {FORMAT}: "
             "use the engram that wrote it"
         )
+    checksums: dict[str, str] = manifest["sha256"]
+    return checksums
+
+
+def _read_files(folder: Path) -> dict[str, bytes]:
+    """Return the files of a generation, after comparing their checksums."""
+    checksums = _read_manifest(folder)
     contents = {
         "state.safetensors": read_safetensors(folder / "state.safetensors", LARGEST["state.safetensors"]),
         "state.json": read_plain(folder / "state.json", LARGEST["state.json"]),
     }
     for name, content in contents.items():
-        if hashlib.sha256(content).hexdigest() != manifest["sha256"][name]:
+        if hashlib.sha256(content).hexdigest() != checksums[name]:
             raise CheckpointError(f"{name} does not match its checksum")
     if not contents["state.json"].isascii():
         raise CheckpointError("state.json is not plain ASCII")

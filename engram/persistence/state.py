@@ -161,7 +161,7 @@ def tree_bytes(tree: Tree) -> int:
     if isinstance(tree, list | tuple):
         return sum(tree_bytes(value) for value in tree)
     if isinstance(tree, str):
-        return len(tree.encode())
+        return len(tree.encode(errors="surrogatepass"))
     return 0 if tree is None else 8
 
 
