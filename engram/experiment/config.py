@@ -161,9 +161,16 @@ class RunConfig:
         The method may be one that is not known here, such as that of a plugin: its settings are then taken as they are.
         """
         known: Any = {name: value for name, value in content.items() if name in schema_of(RunOptions)}
-        method, roles = str(content["method"]), dict(content.get("settings", {}))
+        method, roles = content.get("method"), content.get("settings", {})
+        if not isinstance(method, str) or not isinstance(roles, Mapping):
+            raise InputError("a configuration names its method, and its settings by role")
+        roles = dict(roles)
         if is_method(method):
             roles |= {role: own for role, own in content.items() if role in configurable(find_method(method))}
+        for role, own in roles.items():
+            if own is not None and not isinstance(own, Mapping):
+                raise InputError(f"{role} is {str(own)[:40]!r}: need settings by name")
+        if is_method(method):
             return cls(method, settings=roles, **known)
         config, options = cls.__new__(cls), resolve_options(RunOptions, known)
         config._set(method, options, Scenario.parse(options["stream"] or "strict"), roles)
