@@ -145,6 +145,8 @@ def _readings(content: Mapping[str, Any], config: RunConfig) -> dict[str, Evalua
             known = [_number(value, "an accuracy") for value in row if value is not None]
             if len(row) != len(own["accuracy_matrix"][0]) or len(known) < number or None in row[:number]:
                 raise ValueError(f"row {number} of its accuracies does not fit: need one of each task seen")
+        if any(None in row for row in own["accuracy_matrix"][-1:]):
+            raise ValueError("the last row of its accuracies lacks a task: the run was not finished")
         found[str(reading)] = Evaluation.from_dict(own)
     answering = config.options["answer_from"] or "net"
     if answering not in found or not found[answering].matrix:

@@ -22,7 +22,6 @@ from tests.faults.test_fuzz import mutate, mutate_tensors
 from tests.faults.test_injection import RESULT, harmless
 from tests.helpers import feed, small_learner, toy_stream
 
-
 ODD_BYTES = [b"\x00", b"\xff\xfe", b"[" * 2000, b"{", b"\n", b"9" * 5000]
 ODD_FACTS = ["", "-1", "9" * 30, "9" * 5000, "[]", "{}", "x", "[" * 5000, json.dumps(["a"]), json.dumps([2**70] * 8)]
 
@@ -35,9 +34,7 @@ def damaged(content: bytes, dice: random.Random) -> bytes:
             lambda: content[:at],
             lambda: content[:at] + dice.randbytes(3) + content[at + 3 :],
             lambda: content[:at] + content[at // 2 : at] + content[at:],
-            lambda: (
-                content[:at] + dice.choice([b"\x00", b"\xff\xfe", b"[" * 2000, b"{", b"\n", b"9" * 5000]) + content[at:]
-            ),
+            lambda: content[:at] + dice.choice(ODD_BYTES) + content[at:],
         ]
     )()
 
@@ -107,19 +104,7 @@ def test_altered_exported_memories_are_refused_or_adopted(codec: str, tmp_path: 
             path.write_bytes(safetensors.torch.save(mutate_tensors(tensors, dice), changed))
         else:
             name = dice.choice(list(facts))
-            odd = [
-                "",
-                "-1",
-                "9" * 30,
-                "9" * 5000,
-                "[]",
-                "{}",
-                "x",
-                "[" * 5000,
-                json.dumps(["a"]),
-                json.dumps([2**70] * 8),
-            ]
-            changed[name] = dice.choice([*odd, facts[name][:-1]])
+            changed[name] = dice.choice([*ODD_FACTS, facts[name][:-1]])
             path.write_bytes(safetensors.torch.save(tensors, changed))
         try:
             exported = ExportedMemory.read(tmp_path / "m")
