@@ -17,3 +17,7 @@ class UnknownPartError(InputError):
 
 class NonFiniteLossError(RuntimeError):
     """Learning diverged. The step was not taken, but the batch is half learned: go on from the last save."""
+
+
+class NonFiniteStateError(ValueError):
+    """A state holds NaN or infinite values. It is neither saved nor restored; an earlier save may be sound."""

@@ -25,7 +25,7 @@ from typing import TypeVar
 import safetensors
 import safetensors.torch
 
-from engram.base.errors import InputError
+from engram.base.errors import InputError, NonFiniteStateError
 from engram.base.escaping import for_terminal
 from engram.persistence.files import (
     PARTIAL,
@@ -36,7 +36,6 @@ from engram.persistence.files import (
     sync_folder,
     write_synced,
 )
-from engram.persistence.finite import NonFiniteStateError
 from engram.persistence.lock import BusyError, saving_lock
 from engram.persistence.parsing import parse_json, read_safetensors
 from engram.persistence.state import Tree, flatten, same_tree, unflatten

@@ -6,11 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from engram.base.errors import NonFiniteStateError
 from engram.persistence.state import Tree, tensors_of
-
-
-class NonFiniteStateError(ValueError):
-    """A state holds NaN or infinite values. It is neither saved nor restored; an earlier save may be sound."""
 
 
 def require_finite(tree: Tree, name: str, *, infinite: bool = False) -> None:

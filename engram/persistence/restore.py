@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from engram.base.context import TIMED
-from engram.base.errors import InputError, UnknownPartError
+from engram.base.errors import InputError, NonFiniteStateError, UnknownPartError
 from engram.base.escaping import for_terminal
 from engram.base.initialization import at_most
 from engram.base.part import Part
@@ -22,7 +22,6 @@ from engram.memory import Store, make_store, parse_codec
 from engram.memory.budget import FIRST_SLOTS
 from engram.memory.store import make_limit
 from engram.persistence.checkpoint import CheckpointError, build_from_checkpoint, holds_checkpoint
-from engram.persistence.finite import NonFiniteStateError
 from engram.persistence.migration import migrate_settings
 from engram.persistence.state import Tree, unique_bytes
 

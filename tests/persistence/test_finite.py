@@ -8,10 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from engram import Learner, SummaryMemory
+from engram import Learner, NonFiniteStateError, SummaryMemory
 from engram.base.part import Part
 from engram.persistence.checkpoint import CheckpointError
-from engram.persistence.finite import NonFiniteStateError
 from engram.persistence.restore import saved_memory
 from engram.stream_consumer import StreamConsumer
 from tests.helpers import feed, small_learner, toy_stream
