@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from engram.base.errors import InputError, NonFiniteLossError, NotReadyError
+    from engram.base.errors import InputError, NonFiniteLossError, NonFiniteStateError, NotReadyError
     from engram.evaluation import Evaluation, Interval, Prequential, evaluate
     from engram.experiment.config import RunConfig
     from engram.experiment.result import RunResult
@@ -29,6 +29,7 @@ __all__ = [
     "Learner",
     "Method",
     "NonFiniteLossError",
+    "NonFiniteStateError",
     "NotReadyError",
     "Prequential",
     "RunConfig",
@@ -54,6 +55,7 @@ _HOMES = {
     "Learner": "engram.learner",
     "Method": "engram.methods",
     "NonFiniteLossError": "engram.base.errors",
+    "NonFiniteStateError": "engram.base.errors",
     "NotReadyError": "engram.base.errors",
     "Prequential": "engram.evaluation",
     "RunConfig": "engram.experiment.config",

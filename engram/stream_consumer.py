@@ -177,8 +177,10 @@ class StreamConsumer(Part, Generic[C]):
 
         Args:
             path: folder of the checkpoint; the save before is kept there too.
-            extra: numbers, strings, lists, dicts and tensors of your own; `load_with_extra` returns them.
+            extra: numbers, strings, lists, dicts and tensors of your own; `load_with_extra` returns them. What could
+                not be loaded again is refused.
         """
+        self.require_finite()
         tree = {"config": self.config(), "image_shape": self.image_shape, "state": self.state()}
         with using_threads(self.options["threads"]):
             facts = environment()

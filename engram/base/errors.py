@@ -17,3 +17,7 @@ class UnknownPartError(InputError):
 
 class NonFiniteLossError(RuntimeError):
     """Learning diverged. The batch was not learned: the learner is as it was before."""
+
+
+class NonFiniteStateError(ValueError):
+    """A state holds NaN or infinite values. It is neither saved nor restored; an earlier save may be sound."""

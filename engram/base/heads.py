@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from engram.base.initialization import require_room
+
 
 class GrowingHead(nn.Module):
     """A head that can make room for more classes."""
@@ -33,6 +35,7 @@ class GrowingLinear(GrowingHead):
     def grow(self, classes: int, generator: torch.Generator) -> None:
         added = max(0, classes - self.outputs)
         inputs = self.weight.shape[1]
+        require_room(added * (inputs + 1) * self.weight.element_size())
         bound = 1 / math.sqrt(inputs)
         weight = torch.empty(added, inputs).uniform_(-bound, bound, generator=generator)
         bias = torch.empty(added).uniform_(-bound, bound, generator=generator)

@@ -45,7 +45,7 @@ _room: ContextVar[list[int] | None] = ContextVar("_room", default=None)
 
 @contextmanager
 def at_most(size: int) -> Iterator[None]:
-    """While inside, raise a ValueError before modules of more than `size` bytes in all are made."""
+    """While inside, raise a ValueError before modules of more than `size` bytes in all are made or grown."""
     token = _room.set([size])
     try:
         yield
@@ -53,14 +53,19 @@ def at_most(size: int) -> Iterator[None]:
         _room.reset(token)
 
 
+def require_room(size: int) -> None:
+    """Count bytes that a module is about to allocate; inside `at_most`, raise a ValueError if they are too many."""
+    if room := _room.get():
+        room[0] -= size
+        if room[0] < 0:
+            raise ValueError("the settings ask for far larger nets")
+
+
 def materialize(build: Callable[[], M], generator: torch.Generator, device: torch.device) -> M:
     """Build a module without touching the global generator, then initialize it from the given one."""
     with torch.device("meta"):
         module = build()
-    if room := _room.get():
-        room[0] -= sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers()))
-        if room[0] < 0:
-            raise ValueError("the settings ask for far larger nets")
+    require_room(sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers())))
     module = module.to_empty(device=device)
     initialize(module, generator)
     return module

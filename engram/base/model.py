@@ -118,8 +118,8 @@ class Model(Part):
     def check_restored(self, ctx: MemoryContext) -> None:
         if LOGITS in self.net.heads:
             logits = self.net.heads[LOGITS](torch.zeros(1, self.feature_width, device=self.device))
-            if logits.shape[1] < ctx.classes:
-                raise ValueError("its head has fewer outputs than classes were seen")
+            if logits.shape[1] < ctx.classes_total:
+                raise ValueError(f"its head has fewer outputs than the {ctx.classes_total} classes there are")
 
     @contextmanager
     def eval_mode(self) -> Iterator[None]:

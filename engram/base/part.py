@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from engram.base.undo import Undo, remember_value
+from engram.persistence.finite import require_finite, require_finite_module
 from engram.persistence.state import (
     Tree,
     module_state,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from engram.base.context import StepContext
 
 CPU = torch.device("cpu")
+LARGEST_COUNT = 1 << 62
+"""Bound of whole numbers in a restored state; torch cannot draw or index beyond it."""
 
 
 class Part:
@@ -37,7 +40,9 @@ class Part:
     published: Mapping[str, Any] = MappingProxyType({})
     """Settings for runs on the paper's streams, where other data is better served by the defaults."""
 
-    def add_state(self, name: str, value: Any, count_as: str = "bookkeeping", *, on_cpu: bool = False) -> None:
+    def add_state(
+        self, name: str, value: Any, count_as: str = "bookkeeping", *, on_cpu: bool = False, infinite: bool = False
+    ) -> None:
         """Declare the attribute `name` as state and set it.
 
         Args:
@@ -45,8 +50,11 @@ class Part:
             value: a tensor, a JSON scalar, a dict or list of those, a module, an optimizer, a generator or a part.
             count_as: the line of `footprint()` that counts its bytes.
             on_cpu: keep tensors on the CPU; otherwise they live on the part's device.
+            infinite: infinities have a meaning here; otherwise a state with them is neither saved nor restored.
         """
         self.__dict__.setdefault("_declared", {})[name] = count_as
+        if infinite:
+            self.__dict__.setdefault("_infinite", set()).add(name)
         if on_cpu:
             self.__dict__.setdefault("_on_cpu", set()).add(name)
         setattr(self, name, self._placed(name, value))
@@ -112,6 +120,17 @@ class Part:
 
         return undo
 
+    def require_finite(self) -> None:
+        """Raise a `NonFiniteStateError` if the declared state holds NaN, or an infinity where none is declared."""
+        for name in self.declared:
+            value, full_name = getattr(self, name), f"{type(self).__name__}.{name}"
+            if isinstance(value, Part):
+                value.require_finite()
+            elif isinstance(value, nn.Module):
+                require_finite_module(value, full_name)
+            else:
+                require_finite(_state_of(value), full_name, infinite=name in self.__dict__.get("_infinite", ()))
+
     def check_restored(self, ctx: StepContext) -> None:
         """Raise a ValueError if the restored state cannot belong to these images and classes."""
 
@@ -125,9 +144,11 @@ class Part:
 
 
 def _require_like(current: Any, saved: Any, name: str) -> None:
-    """Raise a ValueError unless `saved` has the type of `current`, and a tensor also its dtype and shape."""
+    """Raise a ValueError unless `saved` has the type of `current`, a tensor its dtype and shape, a number bounds."""
     if type(saved) is not type(current):
         raise ValueError(f"{name} is {type(saved).__name__}, not {type(current).__name__}")
+    if type(saved) is int and abs(saved) >= LARGEST_COUNT:
+        raise ValueError(f"{name} is {str(saved)[:20]}...: need a number below {LARGEST_COUNT:,}")
     if isinstance(current, Tensor) and (saved.dtype, saved.shape) != (current.dtype, current.shape):
         raise ValueError(f"{name} is {saved.dtype} {tuple(saved.shape)}, not {current.dtype} {tuple(current.shape)}")
 

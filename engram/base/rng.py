@@ -11,6 +11,9 @@ from engram.base.part import Part
 from engram.base.undo import Undo
 from engram.persistence.state import Tree, tree_bytes
 
+MOST_GENERATORS = 1000
+"""Most generators that a restored state may have; each takes five kilobytes."""
+
 
 class Randomness(Part):
     """Random generators by name, each seeded by (seed, name).
@@ -35,6 +38,8 @@ class Randomness(Part):
         return {name: generator.get_state() for name, generator in self._generators.items()}
 
     def load_state(self, tree: Tree) -> None:
+        if len(tree) > MOST_GENERATORS:
+            raise ValueError(f"it has {len(tree):,} random generators, more than {MOST_GENERATORS:,}")
         for name, saved in tree.items():
             self[name].set_state(saved)
 

@@ -14,6 +14,8 @@ from engram.base.errors import InputError
 
 Label = int | str
 
+LONGEST_LABEL, LARGEST_LABEL = 10_000, 1 << 10_000
+"""Most characters of a label that is a string, and bound of one that is an integer; others could not be saved."""
 SMALLEST = 16
 """Smallest side of an image in pixels; below it the nets have nothing left to pool."""
 
@@ -80,6 +82,11 @@ def check_labels(y: Any, count: int, known: Sequence[Label]) -> list[Label]:
             labels.append(int(label))
         else:
             raise InputError(f"label {label!r} is {type(label).__name__}: give integers or strings")
+    for label in labels:
+        if len(label) > LONGEST_LABEL if isinstance(label, str) else abs(label) >= LARGEST_LABEL:
+            raise InputError(
+                f"a label is too long: strings have at most {LONGEST_LABEL:,} characters, integers 10,000 bits"
+            )
     if len(labels) != count:
         raise InputError(f"{count} images came with {len(labels)} labels: one each is needed")
     kinds = {type(label) for label in [*labels, *known[:1]]}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib import import_module
 
+from engram.cli.console import print_error
 from engram.cli.plugins import take_plugins
 
 COMMANDS = {
@@ -37,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments[0] not in COMMANDS:
         from engram.base.naming import suggest
 
-        print(f"engram: unknown command {arguments[0]!r}{suggest(arguments[0], list(COMMANDS))}", file=sys.stderr)
+        print_error(f"engram: unknown command {arguments[0]!r}{suggest(arguments[0], list(COMMANDS))}")
         return 2
     if argv is None and arguments[0] in TRAINING:
         from engram.cli.huge_pages import restart_with_huge_pages
@@ -51,11 +53,17 @@ def _execute(command: str, arguments: list[str]) -> int:
         arguments = take_plugins(arguments)
         code: int = import_module(f"engram.cli.{command}_command").main(arguments)
     except (ValueError, OSError) as error:
-        print(f"engram {command}: {error}", file=sys.stderr)
+        print_error(f"engram {command}: {error}")
+        return 1
+    except MemoryError as error:
+        print_error(f"engram {command}: out of memory ({error or 'no more was to be had'}): ask for less, or free some")
         return 1
     except RuntimeError as error:
-        print(f"engram {command}: {type(error).__name__}: {error}", file=sys.stderr)
+        print_error(f"engram {command}: {type(error).__name__}: {error}")
         return 1
+    except KeyboardInterrupt:
+        print_error(f"engram {command}: interrupted")
+        return 128 + signal.SIGINT
     return code
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import secrets
 import time
 from pathlib import Path
 from typing import Literal
@@ -19,7 +20,6 @@ from engram.cli.parser import Parser
 from engram.cli.stopping import stop_on_signal
 from engram.experiment.engines import LocalEngine, RayEngine
 from engram.experiment.jobs import cores
-from engram.experiment.lock import waiting_lock
 from engram.experiment.run import Interrupted
 from engram.experiment.scheduler import Happened, run_jobs
 from engram.options import DeviceName
@@ -30,6 +30,7 @@ from engram.paper.plan import costs_of, jobs_left, select_cells
 from engram.paper.plots import draw
 from engram.paper.scales import SCALES, Scale
 from engram.persistence.files import replace_file, write_json
+from engram.persistence.lock import waiting_lock
 
 
 def main(argv: list[str]) -> int:
@@ -93,7 +94,7 @@ def _run(cells: list[Cell], seeds: int, root: Path, ray: str | None, workers: in
             outcome = run_jobs(
                 list(jobs.values()),
                 RayEngine(ray) if ray else LocalEngine(workers),
-                root / f".stop-{platform.node()}-{os.getpid()}",
+                root / f".stop-{platform.node()}-{os.getpid()}-{secrets.token_hex(4)}",
                 listen=teller,
                 should_stop=should_stop,
             )

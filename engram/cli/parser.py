@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn, get_args, is_typeddict
 
 from engram.base.errors import InputError
+from engram.base.escaping import for_terminal
 from engram.base.naming import suggest, suggest_close
 from engram.base.settings import Setting, describe, parse_value, schema_of
 
@@ -62,7 +63,7 @@ class Parser(argparse.ArgumentParser):
             name = unknown[1].split("=")[0]
             near = suggest(name, known) if len(known) < 8 else suggest_close(name, known).replace(";", ":", 1)
             message = f"unknown option {name}{near}"
-        self.exit(2, f"{self.prog}: {message}\nSee {self.prog} --help\n")
+        self.exit(2, for_terminal(f"{self.prog}: {message}\nSee {self.prog} --help\n"))
 
 
 def flat_settings(declaration: Any, prefix: str = "") -> Iterable[tuple[str, Setting]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -108,7 +109,7 @@ def _run_several(jobs: list[Job], out: Path, on_event: Any, should_stop: StopReq
     outcome = run_jobs(
         jobs,
         LocalEngine(min(cores(), len(jobs))),
-        out / f".stop-{os.getpid()}",
+        out / f".stop-{os.getpid()}-{secrets.token_hex(4)}",
         attempts=1,
         stop_on_failure=True,
         wait_for_locks=False,

@@ -14,7 +14,9 @@ from engram.base.errors import InputError
 from engram.base.settings import Count, Default, Natural, Settings, as_plain_data, schema_of
 from engram.methods import DEFAULT_METHOD, configurable, find_method, is_method, method_settings
 from engram.options import LearnerOptions, resolve_options
+from engram.persistence.files import read_plain
 from engram.persistence.migration import migrate_settings, settings_of_version
+from engram.persistence.parsing import parse_yaml
 from engram.streams import Scenario, StreamOptions, TaskStream, default_batch
 
 
@@ -52,6 +54,8 @@ class RunOptions(DataOptions, StreamOptions, LearnerOptions, EvaluationOptions, 
     """All options of a run."""
 
 
+LARGEST_CONFIG = 1 << 17
+"""Most bytes of a config.yaml that is read."""
 PROTOCOL = (*DataOptions.__annotations__, *StreamOptions.__annotations__, "memory_size", "memory_bytes")
 """Options that two runs must share to be compared."""
 FILLED_IN = (
@@ -157,9 +161,16 @@ class RunConfig:
         The method may be one that is not known here, such as that of a plugin: its settings are then taken as they are.
         """
         known: Any = {name: value for name, value in content.items() if name in schema_of(RunOptions)}
-        method, roles = str(content["method"]), dict(content.get("settings", {}))
+        method, roles = content.get("method"), content.get("settings", {})
+        if not isinstance(method, str) or not isinstance(roles, Mapping):
+            raise InputError("a configuration names its method, and its settings by role")
+        roles = dict(roles)
         if is_method(method):
             roles |= {role: own for role, own in content.items() if role in configurable(find_method(method))}
+        for role, own in roles.items():
+            if own is not None and not isinstance(own, Mapping):
+                raise InputError(f"{role} is {str(own)[:40]!r}: need settings by name")
+        if is_method(method):
             return cls(method, settings=roles, **known)
         config, options = cls.__new__(cls), resolve_options(RunOptions, known)
         config._set(method, options, Scenario.parse(options["stream"] or "strict"), roles)
@@ -167,16 +178,20 @@ class RunConfig:
 
 
 def read_yaml(path: Path) -> Any:
-    """Return what a YAML file holds; one that is damaged is refused by name."""
+    """Return what a YAML file holds; one that is damaged, or far too much for settings, is refused by name."""
+    content = read_plain(path, LARGEST_CONFIG, follow=True)
     try:
-        return yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
+        return parse_yaml(content)
+    except ValueError as error:
         raise InputError(f"{path} is not valid YAML: {error}") from error
 
 
 def config_of(folder: Path) -> RunConfig:
     """Return the configuration of the run in a folder."""
-    return RunConfig.from_dict(migrate_settings(read_yaml(folder / "config.yaml")))
+    content = read_yaml(folder / "config.yaml")
+    if not isinstance(content, dict):
+        raise InputError(f"{folder / 'config.yaml'} holds no options of a run")
+    return RunConfig.from_dict(migrate_settings(content))
 
 
 def config_text(config: RunConfig) -> str:
@@ -185,18 +200,18 @@ def config_text(config: RunConfig) -> str:
     return yaml.safe_dump(content | content.pop("settings"), sort_keys=False)
 
 
-def differences(text: str, wanted: RunConfig) -> list[str]:
+def differences(text: bytes, wanted: RunConfig) -> list[str]:
     """Return in words what a run sets otherwise than a config.yaml says.
 
     What the file leaves out, as one of an earlier version does, was run by its default. What a run fills in by itself
     does not differ where the file leaves it open.
     """
     try:
-        before = yaml.safe_load(text)
+        before = parse_yaml(text)
         if not isinstance(before, dict):
             return ["it cannot be read"]
         known = RunConfig.from_dict(migrate_settings(before)).to_dict()
-    except (yaml.YAMLError, InputError, KeyError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return ["it cannot be read"]
     after = wanted.to_dict()
     unknown = {name: value for name, value in before.items() if name not in known | known["settings"]}

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from engram.base.errors import InputError
-from engram.experiment.config import RunConfig, config_text, differences
-from engram.experiment.lock import LOCK
-from engram.experiment.result import RunResult, read_result
-from engram.persistence.files import replace_file, write_json
+from engram.experiment.config import LARGEST_CONFIG, RunConfig, config_text, differences
+from engram.experiment.result import RunResult, read_json, read_result
+from engram.persistence.files import PARTIAL, append_line, read_plain, replace_file, write_json
+from engram.persistence.lock import LOCK
 from engram.persistence.restore import environment
 
 
@@ -33,18 +33,22 @@ class RunFolder:
         self._config, self._events, self._result = path / "config.yaml", path / "events.jsonl", path / "result.json"
 
     def is_empty(self) -> bool:
-        """Return whether the folder does not exist, or holds nothing but the lock file."""
-        return not self.path.exists() or all(path.name == LOCK for path in self.path.iterdir())
+        """Return whether the folder does not exist, or holds nothing but the lock file and files never finished."""
+        return not self.path.exists() or all(
+            path.name == LOCK or path.name.endswith(PARTIAL) for path in self.path.iterdir()
+        )
 
     def open(self, config: RunConfig, class_names: Sequence[str]) -> None:
         """Write the configuration, the class names and the environment; refuse a folder with another configuration."""
-        if self._config.is_file() and (other := differences(self._config.read_text(), config)):
+        for partial in self.path.glob(f".*{PARTIAL}"):
+            partial.unlink(missing_ok=True)
+        there = self._config.exists() or self._config.is_symlink()
+        if there and (other := differences(read_plain(self._config, LARGEST_CONFIG), config)):
             raise InputError(
                 f"{self.path} already has a run of another configuration (in its config.yaml, {'; '.join(other[:5])}): "
                 "use another folder"
             )
         replace_file(self._config, config_text(config).encode())
-        self._end_torn_line()
         write_json(self.path / "classes.json", list(class_names))
         if not (self.path / "env.json").exists():
             write_json(self.path / "env.json", _facts())
@@ -57,8 +61,7 @@ class RunFolder:
     def append(self, event: dict[str, Any]) -> None:
         """Add an event to events.jsonl, together with the current time."""
         self.require_there()
-        with self._events.open("a") as file:
-            file.write(json.dumps({"time": round(time.time(), 3)} | event) + "\n")
+        append_line(self._events, json.dumps({"time": round(time.time(), 3)} | event))
 
     def result(self) -> RunResult | None:
         """Return the result if the run is finished, otherwise None."""
@@ -68,17 +71,14 @@ class RunFolder:
         """Write result.json. After a crash, the file is either complete or not there."""
         write_json(self._result, result.to_dict())
 
-    def _end_torn_line(self) -> None:
-        """Begin a new line if a crash cut off the last one."""
-        if self._events.is_file() and self._events.stat().st_size and not self._events.read_bytes().endswith(b"\n"):
-            with self._events.open("a") as file:
-                file.write("\n")
-
 
 def class_names_of(folder: Path) -> list[str]:
     """Return the class names of the run in a folder, by class number; an empty list if the folder has none."""
     file = folder / "classes.json"
-    return [str(name) for name in json.loads(file.read_text())] if file.is_file() else []
+    names = read_json(file) if file.is_file() else []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{file} is not a list of names: remove it, or run again")
+    return names
 
 
 def _facts() -> dict[str, Any]:

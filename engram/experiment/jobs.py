@@ -18,6 +18,9 @@ from engram.experiment.result import RunResult
 from engram.experiment.run import run
 from engram.experiment.save_interval import EVERY_MINUTE, SaveInterval
 
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that ask to stop: Ctrl-C, a request to end, and a terminal that was closed."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -56,14 +59,14 @@ def cores() -> int:
 
 @contextmanager
 def interrupts_held_back() -> Iterator[None]:
-    """Block Ctrl-C and SIGTERM, so that processes started inside this context never receive them.
+    """Block the signals that ask to stop, so that processes started inside this context never receive them.
 
     These signals may go to the whole process group. This process receives them after the context, and then asks the
     others to stop. Python's resource tracker would unblock the signals when it starts, together with the first process;
     so it is started before.
     """
     resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,9 +14,11 @@ from PIL import Image, ImageDraw
 from torch import Tensor
 
 from engram.base.batch import as_float
+from engram.base.escaping import for_terminal
 from engram.base.naming import class_name
 from engram.learner import Learner
 from engram.memory import Store
+from engram.persistence.files import replace_file
 from engram.streams import TaskStream
 
 GAP, CAPTION = 4, 12
@@ -53,10 +56,9 @@ def save_memory(learner: Learner, class_names: Sequence[str], folder: Path) -> N
         slots = sorted(memory.slot_of(identity) for identity in memory.originals)
         tensors["original_slots"] = torch.tensor(slots)
         tensors["originals"] = torch.stack([memory.read_original(slot) for slot in slots])
-    safetensors.torch.save_file(
-        {name: value.contiguous() for name, value in tensors.items()}, folder / "memory.safetensors"
-    )
-    contact_sheet(memory, _shown_names(learner, class_names)).save(folder / "contact-sheet.png", optimize=True)
+    content = safetensors.torch.save({name: value.contiguous() for name, value in tensors.items()})
+    replace_file(folder / "memory.safetensors", content)
+    save_picture(contact_sheet(memory, _shown_names(learner, class_names)), folder / "contact-sheet.png")
 
 
 def save_snapshot(learner: Learner, class_names: Sequence[str], folder: Path, task: int) -> None:
@@ -64,7 +66,14 @@ def save_snapshot(learner: Learner, class_names: Sequence[str], folder: Path, ta
     if learner.memory.size:
         folder.mkdir(parents=True, exist_ok=True)
         names = _shown_names(learner, class_names)
-        contact_sheet(learner.memory, names).save(folder / f"task-{task}.png", optimize=True)
+        save_picture(contact_sheet(learner.memory, names), folder / f"task-{task}.png")
+
+
+def save_picture(picture: Image.Image, path: Path) -> None:
+    """Write a picture as a PNG file, as a whole or not at all."""
+    content = io.BytesIO()
+    picture.save(content, "png", optimize=True)
+    replace_file(path, content.getvalue())
 
 
 def save_stream_sheet(learner: Learner, stream: TaskStream, folder: Path) -> None:
@@ -82,7 +91,7 @@ def save_stream_sheet(learner: Learner, stream: TaskStream, folder: Path) -> Non
         for index in _spread(sorted(first_slot), STREAM_CLASSES)
     }
     names = _shown_names(learner, stream.dataset.class_names)
-    stream_sheet(memory, names, arrivals).save(folder / "stream-sheet.png", optimize=True)
+    save_picture(stream_sheet(memory, names, arrivals), folder / "stream-sheet.png")
 
 
 def stream_sheet(
@@ -130,14 +139,19 @@ def _spread(values: Sequence[int], count: int) -> list[int]:
 
 
 def snapshots(run: Path) -> list[tuple[int, Path]]:
-    """Return the pictures that `save_snapshot` wrote in a run folder, each with its task number, in order."""
-    found = [(path.stem.removeprefix("task-"), path) for path in (run / "memory").glob("task-*.png")]
+    """Return the pictures that `save_snapshot` wrote in a run folder, each with its task number, in order.
+
+    Links, and folders that are links, are left out: they may lead to files that are none of the run's.
+    """
+    folder = run / "memory"
+    pictures = [] if folder.is_symlink() else [path for path in folder.glob("task-*.png") if not path.is_symlink()]
+    found = [(path.stem.removeprefix("task-"), path) for path in pictures if path.is_file()]
     return sorted((int(task), path) for task, path in found if task.isdecimal())
 
 
 def _shown_names(learner: Learner, class_names: Sequence[str]) -> list[str]:
     """Return the names of the classes, in the order in which the learner saw them first."""
-    return [class_name(label, class_names) for label in learner.labels]
+    return [for_terminal(class_name(label, class_names), keep="") for label in learner.labels]
 
 
 def contact_sheet(

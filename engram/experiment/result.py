@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +12,15 @@ from typing import Any
 from engram.base.errors import InputError
 from engram.evaluation import Evaluation
 from engram.experiment.config import PROTOCOL, RunConfig, changed_settings
+from engram.persistence.files import read_plain
 from engram.persistence.migration import migrate_result
+from engram.persistence.parsing import parse_json
 
 FORMAT = 2
+LARGEST = 1 << 26
+"""Most bytes of a JSON file that is read."""
+LARGEST_NUMBER = 1e15
+"""Bound of the numbers in a result."""
 
 
 @dataclass(frozen=True)
@@ -113,19 +120,59 @@ class RunResult:
             readings = content.get("readings") or {"net": {"accuracy_matrix": content["accuracy_matrix"]}}
             return cls(
                 config=config,
-                readings={reading: Evaluation.from_dict(own) for reading, own in readings.items()},
-                classes=int(content["classes"]),
-                images_seen=int(content["images_seen"]),
-                memory_images=content.get("memory_images"),
-                summarize_rounds=int(content["summarize_rounds"]),
-                seconds={str(name): float(value) for name, value in content["seconds"].items()},
-                footprint={str(name): int(value) for name, value in content["footprint"].items()},
-                prequential=content.get("prequential"),
+                readings=_readings(readings, config),
+                classes=int(_number(content["classes"], "classes")),
+                images_seen=int(_number(content["images_seen"], "images_seen")),
+                memory_images=_count_or_none(content.get("memory_images")),
+                summarize_rounds=int(_number(content["summarize_rounds"], "summarize_rounds")),
+                seconds={name: float(value) for name, value in _numbers(content, "seconds", "total").items()},
+                footprint={
+                    name: int(value) for name, value in _numbers(content, "footprint", "images", "total").items()
+                },
+                prequential=_numbers(content, "prequential") if content.get("prequential") is not None else None,
                 version=str(content.get("version", "")),
             )
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
             reason = f"it lacks {error}" if isinstance(error, KeyError) else error
             raise InputError(f"{source} is not a result that this version can read: {reason}") from error
+
+
+def _readings(content: Mapping[str, Any], config: RunConfig) -> dict[str, Evaluation]:
+    """Return the evaluations by reading, after checking that each is a matrix of accuracies."""
+    found = {}
+    for reading, own in content.items():
+        for number, row in enumerate(own["accuracy_matrix"], 1):
+            known = [_number(value, "an accuracy") for value in row if value is not None]
+            if len(row) != len(own["accuracy_matrix"][0]) or len(known) < number or None in row[:number]:
+                raise ValueError(f"row {number} of its accuracies does not fit: need one of each task seen")
+        if any(None in row for row in own["accuracy_matrix"][-1:]):
+            raise ValueError("the last row of its accuracies lacks a task: the run was not finished")
+        found[str(reading)] = Evaluation.from_dict(own)
+    answering = config.options["answer_from"] or "net"
+    if answering not in found or not found[answering].matrix:
+        raise ValueError(f"it lacks the accuracies of {answering!r}")
+    return found
+
+
+def _numbers(content: Mapping[str, Any], name: str, *needed: str) -> dict[str, float]:
+    """Return the numbers by name that a result holds under a name; those needed must be among them."""
+    found = {str(part): _number(value, f"{name}.{part}") for part, value in content[name].items()}
+    for part in needed:
+        if part not in found:
+            raise ValueError(f"{name} lacks {part!r}")
+    return found
+
+
+def _number(value: Any, name: str) -> float:
+    good = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST_NUMBER
+    if not good or math.isnan(value):
+        raise ValueError(f"{name} is {str(value)[:40]!r}: need a number")
+    number: float = value
+    return number
+
+
+def _count_or_none(value: Any) -> int | None:
+    return None if value is None else int(_number(value, "memory_images"))
 
 
 def is_run_result(content: Any) -> bool:
@@ -138,9 +185,15 @@ def read_result(file: Path) -> RunResult:
     return RunResult.from_dict(read_json(file), str(file))
 
 
-def read_json(path: Path) -> Any:
-    """Return the content of a JSON file. A damaged file raises an `InputError`."""
+def read_json(path: Path, *, follow: bool = False) -> Any:
+    """Return the content of a JSON file. A damaged file raises an `InputError`.
+
+    Args:
+        path: the file.
+        follow: follow a link; for paths that the user has named.
+    """
+    content = read_plain(path, LARGEST, follow=follow)
     try:
-        return json.loads(path.read_text())
+        return parse_json(content)
     except ValueError as error:
         raise InputError(f"{path} is not valid JSON: {error}") from error

@@ -9,18 +9,20 @@ from typing import Any
 
 from engram import __version__
 from engram.base.errors import InputError
+from engram.base.part import LARGEST_COUNT
 from engram.base.settings import schema_of
 from engram.evaluation import Evaluation, Prequential, score_tasks
 from engram.experiment.config import RunConfig
 from engram.experiment.events import Event
 from engram.experiment.folder import RunFolder
-from engram.experiment.lock import exclusive_lock, require_unlocked
 from engram.experiment.pictures import save_memory, save_snapshot, save_stream_sheet
 from engram.experiment.result import RunResult
 from engram.experiment.save_interval import EVERY_MINUTE, SaveInterval, SaveTimer
 from engram.learner import Learner
 from engram.options import LearnerOptions, Reading
-from engram.persistence.checkpoint import holds_checkpoint
+from engram.persistence.checkpoint import CheckpointError, holds_checkpoint
+from engram.persistence.lock import exclusive_lock, require_unlocked
+from engram.persistence.state import Tree
 from engram.streams import (
     DecodingStopped,
     StreamOptions,
@@ -115,20 +117,34 @@ class _Run:
         """Start from the beginning, or from the checkpoint if there is one."""
         if holds_checkpoint(self.folder.checkpoint):
             self.learner, at = Learner.load_with_extra(self.folder.checkpoint, self.config.options["device"])
-            if at["stream"] != self.stream.digest():
-                raise InputError(
-                    f"{self.folder.path}: the data set has changed since the run began: run it again in a new folder"
-                )
-            self.task, self.batch = at["task"], at["batch"]
-            matrices: dict[Reading, Any] = at["matrices"] if "matrices" in at else {"net": at["matrix"]}
-            self.readings = {reading: Evaluation(matrix) for reading, matrix in matrices.items()}
-            self.images_seen = at["images_seen"]
-            self.evaluate_seconds, self.total_seconds = at["evaluate_seconds"], at["total_seconds"]
-            self.prequential = self._new_prequential()
-            if self.prequential:
-                self.prequential.load_state(at["prequential"])
+            try:
+                self._continue_from(at)
+            except InputError:
+                raise
+            except (KeyError, TypeError, AttributeError, ValueError) as error:
+                raise CheckpointError(f"{self.folder.checkpoint} does not say where the run was: {error}") from error
         done = sum(len(task.batches) for task in self.stream.tasks[: self.task]) + self.batch
         self._event("start", total=self.stream.batch_count, done=done, tasks=len(self.stream.tasks))
+
+    def _continue_from(self, at: Tree) -> None:
+        """Take over the position in the stream and the measurements that `_checkpoint` saved."""
+        if at["stream"] != self.stream.digest():
+            raise InputError(
+                f"{self.folder.path}: the data set has changed since the run began: run it again in a new folder"
+            )
+        self.task, self.batch = _within(at["task"], len(self.stream.tasks)), at["batch"]
+        if self.task < len(self.stream.tasks):
+            _within(self.batch, len(self.stream.tasks[self.task].batches))
+        matrices: dict[Reading, Any] = at["matrices"] if "matrices" in at else {"net": at["matrix"]}
+        self.readings = {reading: Evaluation(matrix) for reading, matrix in matrices.items()}
+        answering = self.config.options["answer_from"] or "net"
+        if answering not in self.readings or any(len(own.matrix) != self.task for own in self.readings.values()):
+            raise ValueError(f"its accuracies are not those of {self.task} tasks")
+        self.images_seen = _within(at["images_seen"], LARGEST_COUNT)
+        self.evaluate_seconds, self.total_seconds = float(at["evaluate_seconds"]), float(at["total_seconds"])
+        self.prequential = self._new_prequential()
+        if self.prequential:
+            self.prequential.load_state(at["prequential"])
 
     def learn(self, checkpoint_every: SaveInterval, should_stop: Callable[[], bool]) -> None:
         """Learn the rest of the stream."""
@@ -222,6 +238,12 @@ class _Run:
         event = {"event": name} | facts
         self.folder.append(event)
         self.on_event(event)
+
+
+def _within(value: Any, most: int) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"{str(value)[:20]} is not a number from 0 to {most:,}")
+    return value
 
 
 def _make_learner(config: RunConfig) -> Learner:

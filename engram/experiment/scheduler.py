@@ -19,8 +19,8 @@ from typing import Any, Literal, Protocol
 
 from engram.base.errors import InputError
 from engram.experiment.events import Event
-from engram.experiment.lock import BusyError
 from engram.experiment.run import Interrupted
+from engram.persistence.lock import BusyError
 
 CARRIED = ("ENGRAM_DATA", "ENGRAM_CACHE", "ENGRAM_PLUGINS")
 """Environment variables that a job takes along."""

@@ -59,7 +59,9 @@ class TensorBoardLog:
             self._writer.add_scalar(f"prequential/{name}", value, self.batch)
         for task, path in snapshots(self.run):
             if task == event["task"]:
-                self._writer.add_image("memory", np.asarray(Image.open(path)), self.batch, dataformats="HWC")
+                self._writer.add_image(
+                    "memory", np.asarray(Image.open(path, formats=["PNG"])), self.batch, dataformats="HWC"
+                )
         self._writer.flush()
 
     def _end(self, event: Event) -> None:

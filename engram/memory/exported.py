@@ -15,17 +15,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import safetensors
 import safetensors.torch
 import torch
 from PIL import Image
 from torch import Tensor
 
 from engram.base.errors import InputError
+from engram.base.escaping import for_csv
 from engram.base.naming import class_name
+from engram.base.part import LARGEST_COUNT
 from engram.base.validation import Label, check_labels, require_shape
 from engram.memory.codecs import Codec, parse_codec, to_bytes
 from engram.memory.store import Store
+from engram.persistence.parsing import parse_json, read_safetensors, safetensors_facts
 
 FORMAT = "1"
 FILE = "memory.safetensors"
@@ -65,8 +67,8 @@ class ExportedMemory:
             flags: Tensor = getattr(self, name)
             if flags.dtype != torch.bool or flags.shape != (count,):
                 raise InputError(f"{name} is {flags.dtype} {tuple(flags.shape)}: need one truth value an image")
-        if not isinstance(self.seen, int) or self.seen < 0:
-            raise InputError(f"seen is {self.seen!r}: need a count of images")
+        if not isinstance(self.seen, int) or not 0 <= self.seen < LARGEST_COUNT:
+            raise InputError(f"seen is {str(self.seen)[:40]}: need a count of images")
         if self.codec is not None:
             _require_records(parse_codec(self.codec), self.records, count, self.image_shape)
 
@@ -112,7 +114,7 @@ class ExportedMemory:
             file = f"{index:05}.png"
             array = pixels.permute(1, 2, 0).numpy()
             Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array).save(folder / file)
-            rows.writerow([file, label, class_name(label, names), claimed, summary])
+            rows.writerow([file, for_csv(label), for_csv(class_name(label, names)), claimed, summary])
         (folder / "labels.csv").write_text(table.getvalue(), encoding="utf-8")
         tensors = {"images": self.images.contiguous(), "claimed": self.claimed, "summary": self.summary}
         facts = {"format": FORMAT, "labels": json.dumps(self.labels), "seen": str(self.seen)}
@@ -125,23 +127,23 @@ class ExportedMemory:
     def read(cls, folder: str | Path) -> ExportedMemory:
         """Return the memory that `write` wrote to a folder."""
         path = Path(folder) / FILE
-        if not path.is_file():
+        if not path.exists() and not path.is_symlink():
             raise InputError(f"{folder} holds no exported memory: {FILE} is not there")
-        if path.stat().st_size > LARGEST:
-            raise InputError(f"{path} has {path.stat().st_size:,} bytes, more than {LARGEST:,}")
         try:
-            with safetensors.safe_open(path, framework="pt") as file:
-                facts = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in ("images", "claimed", "summary")}
-                compressed = [file.get_tensor(name) for name in ("records", "sizes") if "codec" in facts]
+            content = read_safetensors(path, LARGEST)
+            found = safetensors.torch.load(content)
+            facts = safetensors_facts(content)
             if facts.get("format") != FORMAT:
                 raise InputError(f"it is of format {facts.get('format')}, this version reads {FORMAT}")
-            records = [part.clone() for part in compressed[0].split(compressed[1].tolist())] if compressed else []
+            tensors = {name: found[name] for name in ("images", "claimed", "summary")}
+            sizes = found["sizes"].tolist() if "codec" in facts else []
+            if len(sizes) > len(tensors["images"]):
+                raise InputError(f"{len(sizes)} records for {len(tensors['images'])} images: need one each")
             return cls(
-                labels=json.loads(facts["labels"]),
+                labels=parse_json(facts["labels"].encode()),
                 seen=int(facts["seen"]),
                 codec=facts.get("codec"),
-                records=records,
+                records=[part.clone() for part in found["records"].split(sizes)] if sizes else [],
                 **tensors,
             )
         except Exception as error:  # a damaged or hostile file may be wrong in any way

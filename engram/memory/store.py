@@ -15,10 +15,13 @@ from engram.base.part import Part
 from engram.base.undo import Undo
 from engram.memory.budget import ByteLimit, Limit, SlotLimit
 from engram.memory.codecs import Codec, Float32, parse_codec
+from engram.persistence.finite import require_finite
 from engram.persistence.state import Tree
 
 COLUMNS = {"labels": -1, "claimed": False, "summary": False, "score": 0.0, "priority": 0.0, "ids": -1}
 """Values kept for each slot, with the value of an empty slot."""
+INFINITE = ("priority",)
+"""Values that may be infinite: an image that must not leave has an infinite priority."""
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +57,8 @@ class Store(Part):
         self.add_state("originals", {}, count_as="originals", on_cpu=True)
         for name, empty in COLUMNS.items():
             column = torch.full((self.limit.first_slots,), empty)
-            self.add_state(name, column, count_as="labels" if name == "labels" else "bookkeeping", on_cpu=True)
+            line = "labels" if name == "labels" else "bookkeeping"
+            self.add_state(name, column, count_as=line, on_cpu=True, infinite=name in INFINITE)
         self.add_state("seen", 0)
         self.add_state("stored", 0)
         self.records: list[Tensor]
@@ -218,16 +222,13 @@ class Store(Part):
         return super().state() | {name: _pack(getattr(self, name)) for name in ("records", "originals")}
 
     def load_state(self, tree: Tree) -> None:
-        records = _unpack(tree["records"])
+        if len(tree["records"]["sizes"]) > len(tree["labels"]):
+            raise ValueError(f"{len(tree['records']['sizes'])} records do not fit {len(tree['labels'])} slots")
+        records, originals = (self._unpack(tree[name]) for name in ("records", "originals"))
         while len(self.labels) < len(tree["labels"]) and self.limit.has_slot(len(self.labels)):
             self._double_columns()
-        super().load_state(tree | {"records": records, "originals": _unpack(tree["originals"])})
-        held = [*self.records, *self.originals.values()]
-        if len(self.records) > len(self.labels) or any(record.dtype != torch.uint8 for record in held):
-            raise ValueError(f"{len(self.records)} records do not fit {len(self.labels)} slots of bytes")
+        super().load_state(tree | {"records": records, "originals": originals})
         self.limit.check_held(self)
-        for record in held:
-            self.codec.decode([record], self.shape)
         self.version += 1
 
     def remember(self) -> Undo:
@@ -243,6 +244,24 @@ class Store(Part):
             self.version += 1
 
         return undo
+
+    def require_finite(self) -> None:
+        super().require_finite()
+        if self.codec.record_bytes(self.shape) is not None:  # compressed pixels are bytes, so always finite
+            for record in (*self.records, *self.originals.values()):
+                require_finite(self.codec.decode([record], self.shape), "an image in the memory")
+
+    def _unpack(self, packed: Tree) -> list[Tensor] | dict[int, Tensor]:
+        """Return the records that `_pack` packed; the first that is no image raises a ValueError."""
+        values, at = [], 0
+        for size in packed["sizes"]:
+            record = packed["data"][at : at + size]
+            if record.dtype != torch.uint8 or len(record) != size:
+                raise ValueError(f"a record of {size} bytes is not there")
+            self.codec.decode([record], self.shape)
+            values.append(record.clone())
+            at += size
+        return values if packed["slots"] is None else dict(zip(packed["slots"], values, strict=True))
 
     def _double_columns(self) -> None:
         """Make more slots; where bytes are the limit, their number is not known in advance."""
@@ -286,8 +305,3 @@ def _pack(records: list[Tensor] | dict[int, Tensor]) -> Tree:
     values = list(records.values()) if isinstance(records, dict) else records
     data = torch.cat(values) if values else torch.zeros(0, dtype=torch.uint8)
     return {"slots": slots, "sizes": [len(value) for value in values], "data": data}
-
-
-def _unpack(packed: Tree) -> list[Tensor] | dict[int, Tensor]:
-    values = [value.clone() for value in packed["data"].split(packed["sizes"])] if packed["sizes"] else []
-    return values if packed["slots"] is None else dict(zip(packed["slots"], values, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +13,15 @@ from engram.paper.catalogue import Experiment
 from engram.paper.grid import Column, Grid
 from engram.paper.outcome import MEASURES, Entry, PaperTable
 from engram.paper.scales import Scale
+from engram.persistence.files import read_plain, replace_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Colors of Okabe and Ito, which color-blind readers can tell apart."""
+LARGEST_PICTURE = 1 << 26
+"""Most bytes of a picture of a run that is taken over."""
 
 
 def draw(table: PaperTable, experiment: Experiment, scale: Scale, root: Path, path: Path) -> bool:
@@ -42,7 +45,9 @@ def draw(table: PaperTable, experiment: Experiment, scale: Scale, root: Path, pa
     drawn = _PLOTS[experiment.plot](axes, table, experiment, scale, root)
     if drawn:
         axes.set_title(table.title + (" (partial)" if table.missing else ""), fontsize=10)
-        figure.savefig(path, dpi=100)
+        picture = io.BytesIO()
+        figure.savefig(picture, format="png", dpi=100)
+        replace_file(path, picture.getvalue())
     plt.close(figure)
     return drawn
 
@@ -179,7 +184,7 @@ def _pictures(experiment: Experiment, scale: Scale, root: Path, path: Path) -> b
     for cell in experiment.cells(scale):
         sheet = root / cell.folder(0) / "memory" / "stream-sheet.png"
         if sheet.is_file():
-            shutil.copyfile(sheet, path)
+            replace_file(path, read_plain(sheet, LARGEST_PICTURE))
             return True
     return False
 

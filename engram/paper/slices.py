@@ -8,7 +8,6 @@ images and tested. The table shows why θ should know past classes too.
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,13 +24,16 @@ from engram.base.batch import choose
 from engram.base.errors import InputError
 from engram.base.initialization import materialize
 from engram.base.rng import Randomness
+from engram.experiment.config import LARGEST_CONFIG
 from engram.experiment.events import Event
-from engram.experiment.lock import exclusive_lock
+from engram.experiment.result import read_json
 from engram.experiment.run import Interrupted
 from engram.experiment.save_interval import EVERY_MINUTE, SaveTimer
 from engram.nets import ConvNet
-from engram.persistence.checkpoint import holds_checkpoint, read_checkpoint, write_checkpoint
-from engram.persistence.files import replace_file, write_json
+from engram.persistence.checkpoint import build_from_checkpoint, holds_checkpoint, write_checkpoint
+from engram.persistence.files import read_plain, replace_file, write_json
+from engram.persistence.finite import require_finite
+from engram.persistence.lock import exclusive_lock
 from engram.persistence.state import Tree, module_state, optimizer_state, restore_module, restore_optimizer
 from engram.streams import load_dataset
 from engram.summarize import (
@@ -94,8 +96,12 @@ class SliceResult:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> SliceResult:
         """Return the result from the plain data that `to_dict` returned."""
-        known = {field.name: content[field.name] for field in dataclasses.fields(SliceConfig)}
-        return cls(SliceConfig(**known), content["average_end_accuracy"], content["seconds"])
+        try:
+            known = {field.name: content[field.name] for field in dataclasses.fields(SliceConfig)}
+            seconds = {str(name): float(value) for name, value in content["seconds"].items()}
+            return cls(SliceConfig(**known), float(content["average_end_accuracy"]), seconds)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"this is not a result that this version can read: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -123,12 +129,12 @@ class SliceJob:
         with exclusive_lock(self.out):
             text = yaml.safe_dump(vars(self.config), sort_keys=False)
             config_file = self.out / "config.yaml"
-            if config_file.is_file() and config_file.read_text() != text:
+            if config_file.exists() and read_plain(config_file, LARGEST_CONFIG) != text.encode():
                 raise InputError(f"{self.out} holds a run of another configuration: use another folder")
             replace_file(config_file, text.encode())
             result = self.out / "result.json"
             if result.is_file():
-                return SliceResult.from_dict(json.loads(result.read_text()))
+                return SliceResult.from_dict(read_json(result))
             measured = self._measure(should_stop)
             write_json(result, measured.to_dict())
             return measured
@@ -139,7 +145,7 @@ class SliceJob:
         chosen = np.random.default_rng([config.seed, 0]).permutation(len(dataset.class_names))[: config.classes]
         saved: dict[str, Any] = {"seconds": 0.0, "groups": [], "group": {}}
         if holds_checkpoint(folder):
-            saved = read_checkpoint(folder)
+            saved = build_from_checkpoint(folder, _require_finite)
         for number in range(len(saved["groups"]), config.groups):
             group = np.array_split(chosen, config.groups)[number]
             real = [torch.as_tensor(dataset.train_x[dataset.train_y == label]) for label in group]
@@ -159,6 +165,12 @@ class SliceJob:
         total = saved["seconds"] + time.perf_counter() - start
         seconds = {"summarize": round(saved["seconds"], 3), "total": round(total, 3)}
         return SliceResult(config, accuracy, seconds)
+
+
+def _require_finite(tree: Tree) -> Tree:
+    """Return the state of a run, or raise a `NonFiniteStateError`."""
+    require_finite(tree, "the distilled images")
+    return tree
 
 
 def _distill(

@@ -13,12 +13,15 @@ import torch
 from torch import nn
 
 from engram.base.context import TIMED
-from engram.base.errors import InputError, UnknownPartError
+from engram.base.errors import InputError, NonFiniteStateError, UnknownPartError
+from engram.base.escaping import for_terminal
 from engram.base.initialization import at_most
 from engram.base.part import Part
 from engram.base.validation import Label, check_labels, require_shape
-from engram.memory import Store, make_store
-from engram.persistence.checkpoint import CheckpointError, holds_checkpoint, read_checkpoint
+from engram.memory import Store, make_store, parse_codec
+from engram.memory.budget import FIRST_SLOTS
+from engram.memory.store import make_limit
+from engram.persistence.checkpoint import CheckpointError, build_from_checkpoint, holds_checkpoint
 from engram.persistence.migration import migrate_settings
 from engram.persistence.state import Tree, unique_bytes
 
@@ -54,15 +57,21 @@ def restored(kind: type[C], path: Path, device: str | None, nets: dict[str, nn.M
         nets: nets of the caller's own, by role.
     """
     path = _checkpoint_of(path)
-    tree = read_checkpoint(path)
     given = {name: net for name, net in nets.items() if net is not None}
+    return build_from_checkpoint(path, lambda tree: _restored_from(tree, kind, path, device, given))
+
+
+def _restored_from(
+    tree: Tree, kind: type[C], path: Path, device: str | None, given: dict[str, nn.Module]
+) -> tuple[C, Tree]:
+    """Return what `restored` does, from the tree of one generation."""
     try:
         saved = tree[kind.saved_as]
         config = migrate_settings(saved["config"]) | ({"device": device} if device else {})
         _check_own_nets(path, config, given)
         consumer = _rebuilt(kind, kind.arguments_from(config) | given, saved)
         was, extra = dict(tree["environment"]), tree["extra"]
-    except (UnfitNetError, UnknownPartError):
+    except (UnfitNetError, UnknownPartError, NonFiniteStateError):
         raise
     except Exception as error:  # a saved state may be wrong in any way, and none of them is the caller's fault
         hint = "; it was saved on another device: give device='cpu'" if "device" in str(error).lower() else ""
@@ -72,21 +81,30 @@ def restored(kind: type[C], path: Path, device: str | None, nets: dict[str, nn.M
     now = environment()
     changed = [f"{name} was {was.get(name)}, is {now[name]}" for name in now if was.get(name) != now[name]]
     if changed:
-        _log.warning("checkpoint %s: going on may differ in the last bits (%s)", path, ", ".join(changed))
+        shown = for_terminal(", ".join(changed)[:500], keep="")
+        _log.warning("checkpoint %s: going on may differ in the last bits (%s)", path, shown)
     return consumer, extra
 
 
 def saved_memory(path: Path) -> tuple[Store, list[Label]]:
     """Return the memory that is saved at a path, whatever nets belong to it, and the labels of its classes."""
     path = _checkpoint_of(path)
-    tree = read_checkpoint(path)
+    return build_from_checkpoint(path, lambda tree: _memory_from(tree, path))
+
+
+def _memory_from(tree: Tree, path: Path) -> tuple[Store, list[Label]]:
     try:
         saved = tree["learner"] if "learner" in tree else tree["memory"]
         config, state, labels = saved["config"], saved["state"], saved["state"]["labels"]
         image_shape = _possible_shape(saved)
         memory = make_store(config["memory_size"], config["memory_bytes"], image_shape, config["codec"])
         memory.load_state(state["_memory"])
+        memory.require_finite()
         check_labels(labels, len(labels), [])
+        if memory.size and not 0 <= int(memory.labels[: memory.size].max()) < len(labels):
+            raise ValueError("it holds images of classes that have no label")
+    except NonFiniteStateError:
+        raise
     except Exception as error:  # a saved state may be wrong in any way
         raise CheckpointError(f"{path} holds no memory this version can restore: {error}") from error
     return memory, labels
@@ -102,9 +120,11 @@ def _possible_shape(saved: Tree) -> tuple[int, int, int]:
     """Return the shape of the images, or raise a ValueError if the settings ask for far more than was saved."""
     if saved["image_shape"] is None:
         raise ValueError("it has not seen anything yet")
-    image_shape = require_shape(tuple(saved["image_shape"]))
-    asked = [saved["config"].get(name) or 0 for name in ("memory_size", "classes_total")]
-    if 8 * max(math.prod(image_shape), *asked) > unique_bytes(saved["state"]) + RESTORING_SLACK:
+    image_shape, config = require_shape(tuple(saved["image_shape"])), saved["config"]
+    asked = 8 * max(math.prod(image_shape), config.get("classes_total") or 0)
+    limit = make_limit(config["memory_size"], config["memory_bytes"], parse_codec(config["codec"]), image_shape)
+    slots = max(FIRST_SLOTS, len(saved["state"]["_memory"]["labels"]))
+    if asked > unique_bytes(saved["state"]) + RESTORING_SLACK or limit.first_slots > slots:
         raise ValueError("its settings ask for far more than was saved")
     return image_shape
 
@@ -132,6 +152,7 @@ def _rebuilt(kind: type[C], config: dict[str, Any], saved: Tree) -> C:
         with at_most(unique_bytes(saved["state"]) + RESTORING_SLACK):
             consumer._build(image_shape)
     consumer.load_state(saved["state"])
+    consumer.require_finite()
     _check(consumer)
     return consumer
 

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from engram.base.errors import InputError
 from engram.evaluation.metrics import Interval
 from engram.experiment.events import summarizing_losses
 from engram.experiment.pictures import LARGEST_SHEET, snapshots
 from engram.experiment.result import RunResult, read_json
+from engram.persistence.files import read_plain
+from engram.report.html import Html, html
 from engram.report.svg import Series, heat_map, line_chart, scatter_chart, scrolling, stacked_bars
 from engram.report.tables import Row, Run, compare, describe_protocol, few_seeds, read_runs, runs_below
 
 MOST_SHEETS = 60
 """Most pictures of one memory on a page. If there are more tasks, some are left out, but never the last."""
+LARGEST_PICTURE = 1 << 24
+"""Most bytes of a picture that is put on the page."""
 
 
 def read_paper_tables(path: Path) -> list[dict[str, Any]]:
     """Return the tables that `engram paper` wrote to a JSON file, or anywhere below a folder."""
     below = (file for file in sorted(path.rglob("*.json")) if file.with_suffix(".md").is_file())
-    contents = map(read_json, below if path.is_dir() else [path])
+    contents = map(read_json, below) if path.is_dir() else [read_json(path, follow=True)]
     return [content for content in contents if _is_table(content)]
 
 
@@ -36,14 +40,14 @@ def page(path: Path) -> str:
     tables = read_paper_tables(path)
     found = runs_below(path) if tables and path.is_dir() else read_runs([path])
     runs = _distinct(found)
-    sections = [("Tables of the paper", [_paper_table(table) for table in tables])]
+    sections = [("Tables of the paper", _paper_tables(tables, path))]
     for number, (protocol, own) in enumerate(_by(lambda result: describe_protocol(result.protocol), runs).items(), 1):
         facts = own[0].result.protocol
         size = f"K={facts['memory_size']}" if facts["memory_size"] else f"{facts['memory_bytes']:,} bytes"
         title = f"{facts['dataset']}, {facts['stream']} stream, {facts['tasks']} tasks, {size}"
-        sections.append((title, [f"<p class='soft'>{escape(protocol)}</p>", *_protocol_section(own, number)]))
+        sections.append((title, [f"<p class='soft'>{html(protocol)}</p>", *_protocol_section(own, number)]))
     body = "".join(
-        f"<section aria-labelledby='s{index}'><h2 id='s{index}'>{escape(title)}</h2>{''.join(blocks)}</section>"
+        f"<section aria-labelledby='s{index}'><h2 id='s{index}'>{html(title)}</h2>{''.join(blocks)}</section>"
         for index, (title, blocks) in enumerate(sections)
         if blocks
     )
@@ -52,7 +56,7 @@ def page(path: Path) -> str:
         f"; {left_out} more of the same configuration and seed are left out" if left_out else ""
     )
     return _PAGE.format(
-        title=escape(path.resolve().name), count=count, body=body, css=_asset("page.css"), js=_asset("page.js")
+        title=html(path.resolve().name), count=html(count), body=body, css=_asset("page.css"), js=_asset("page.js")
     )
 
 
@@ -121,7 +125,7 @@ def _comparison(rows: Sequence[Row]) -> str:
     head = ("method", "seeds", "end accuracy %", "difference", "forgetting %", "…all tasks", "learning %")
     cells = [
         (
-            escape(row.name),
+            row.name,
             str(len(row.seeds)),
             str(row.accuracy),
             row.difference.signed(len(row.seeds)) if row.difference else "",
@@ -132,16 +136,24 @@ def _comparison(rows: Sequence[Row]) -> str:
         for row in rows
     ]
     remarks = ["± is a 95 % t-interval over seeds; differences are to the first row, paired by seed.", few_seeds(rows)]
-    return _table(head, cells) + f"<p class='remarks'>{' '.join(filter(None, remarks))}</p>"
+    return _table(head, cells) + f"<p class='remarks'>{html(' '.join(filter(None, remarks)))}</p>"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    top = "".join(f"<th scope='col'>{escape(name)}</th>" for name in head)
+    """Return a table; cells are texts, or HTML already."""
+    top = "".join(f"<th scope='col'>{html(name)}</th>" for name in head)
     body = "".join(
-        f"<tr><th scope='row'>{first}</th>{''.join(f'<td>{value}</td>' for value in rest)}</tr>"
+        f"<tr><th scope='row'>{html(first)}</th>{''.join(f'<td>{html(value)}</td>' for value in rest)}</tr>"
         for first, *rest in rows
     )
     return scrolling(f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>")
+
+
+def _paper_tables(tables: Sequence[dict[str, Any]], path: Path) -> list[str]:
+    try:
+        return [_paper_table(table) for table in tables]
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise InputError(f"{path} has a table of the paper that this version cannot read: {error}") from error
 
 
 def _paper_table(table: dict[str, Any]) -> str:
@@ -151,26 +163,27 @@ def _paper_table(table: dict[str, Any]) -> str:
     for row in table["rows"]:
         cells = {(cell["column"], cell["measure"]): cell for cell in row["cells"]}
         shown = [_paper_cell(cells.get((column, measure))) for column in table["columns"] for measure in measures]
-        rows.append([escape(row["row"]), *shown])
+        rows.append([str(row["row"]), *shown])
     partial = "" if table["complete"] else " (partial)"
-    title = f"<h3>{escape(table['title'])}, {escape(table['scale'])}{partial}</h3>"
-    remarks = "".join(f"<li>{escape(remark)}</li>" for remark in table["remarks"])
+    title = f"<h3>{html(table['title'])}, {html(table['scale'])}{partial}</h3>"
+    remarks = "".join(f"<li>{html(remark)}</li>" for remark in table["remarks"])
     return f"{title}{_table(head, rows)}<ul class='remarks'>{remarks}</ul>"
 
 
-def _paper_cell(cell: dict[str, Any] | None) -> str:
+def _paper_cell(cell: dict[str, Any] | None) -> Html:
     if cell is None:
-        return ""
+        return Html()
     text = "missing" if cell["mean"] is None else str(Interval(cell["mean"], cell["half_width"], cell["seeds"]))
     if cell["seeds"] and cell["missing"]:
         text += f" ({cell['seeds']} of {cell['seeds'] + cell['missing']} seeds)"
     if cell["difference"] is not None:
         difference = Interval(cell["difference"], cell["difference_half_width"], cell["difference_seeds"])
         text += f" [{difference.signed(cell['seeds'])}]"
-    if cell["paper"]:
-        mean, spread = cell["paper"]
-        text += f"<br><span class='soft'>paper {mean}{'' if spread is None else f' ± {spread}'}</span>"
-    return text
+    if not cell["paper"]:
+        return html(text)
+    mean, spread = cell["paper"]
+    published = f"paper {mean}{'' if spread is None else f' ± {spread}'}"
+    return Html(f"{html(text)}<br><span class='soft'>{html(published)}</span>")
 
 
 def _loss_curves(runs: dict[str, Run]) -> str:
@@ -187,18 +200,18 @@ def _memory(name: str, run: Run, identity: str) -> str:
     if not sheets:
         return ""
     sheets = sheets[:: -max(1, -(-len(sheets) // MOST_SHEETS))][::-1]
-    seed = run.result.seed
+    seed = html(run.result.seed)
     above = ", original images above the current ones" if run.result.config.options["keep_originals"] else ""
     frames = "".join(
         f"<div class='frame' data-when='after task {task}'>"
-        f"<img alt='The memory of {escape(name)}, seed {seed}, after task {task}: its images by class, "
+        f"<img alt='The memory of {html(name)}, seed {seed}, after task {task}: its images by class, "
         f"{LARGEST_SHEET} at most{above}' "
-        f"src='data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}'></div>"
+        f"src='data:image/png;base64,{base64.b64encode(read_plain(path, LARGEST_PICTURE)).decode()}'></div>"
         for task, path in sheets
     )
     last = len(sheets) - 1
     return (
-        f"<figure class='memory'><figcaption>The memory of {escape(name)}, seed {seed}: "
+        f"<figure class='memory'><figcaption>The memory of {html(name)}, seed {seed}: "
         f"<output for='m{identity}'></output></figcaption><label for='m{identity}'>over time</label>"
         f"<input id='m{identity}' type='range' min='0' max='{last}' value='{last}' step='1'>{frames}</figure>"
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
+
+from engram.base.escaping import for_html
 
 WIDTH, HEIGHT = 640, 320
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 12, 44
@@ -64,12 +65,12 @@ def _chart(
             parts += [_label(one.name, x, y) for x, y in places]
     words = "; ".join(f"{one.name}: {_in_words(one.points)}" for one in series)
     drawing = (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(f"{title}. {words}", quote=True)}">'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{for_html(f"{title}. {words}")}">'
         f"{''.join(parts)}</svg>"
     )
     keys = [_line_key(index) if joined else _square_key(index) for index in range(len(series))]
     legend = _legend(keys, [one.name for one in series])
-    return f"<figure><figcaption>{escape(title)}</figcaption>{drawing}{legend}</figure>"
+    return f"<figure><figcaption>{for_html(title)}</figcaption>{drawing}{legend}</figure>"
 
 
 def _dash(index: int) -> str:
@@ -82,7 +83,7 @@ def _label(name: str, x: float, y: float) -> str:
     short = name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 1]}…"
     left = x > (LEFT + WIDTH - RIGHT) / 2
     side = f'x="{x - 6:.1f}" text-anchor="end"' if left else f'x="{x + 6:.1f}"'
-    return f'<text class="small" {side} y="{y + 4:.1f}">{escape(short)}</text>'
+    return f'<text class="small" {side} y="{y + 4:.1f}">{for_html(short)}</text>'
 
 
 class Axis:
@@ -143,9 +144,9 @@ def _frame(across: Axis, up: Axis, x_label: str, y_label: str) -> str:
         parts.append(f'<line class="grid" x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}"/>')
         parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{written}</text>')
     middle = (LEFT + WIDTH - RIGHT) / 2
-    parts.append(f'<text class="label" x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">{escape(x_label)}</text>')
+    parts.append(f'<text class="label" x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">{for_html(x_label)}</text>')
     side = f'transform="translate(14 {(TOP + base) / 2}) rotate(-90)"'
-    parts.append(f'<text class="label" {side} text-anchor="middle">{escape(y_label)}</text>')
+    parts.append(f'<text class="label" {side} text-anchor="middle">{for_html(y_label)}</text>')
     return "".join(parts)
 
 
@@ -165,17 +166,17 @@ def stacked_bars(title: str, rows: Sequence[tuple[str, dict[str, float]]], unit:
     for label, parts in rows:
         bars = "".join(
             f'<span class="bar b{names.index(part) % COLORS}" style="width:{100 * value / longest:.2f}%" '
-            f'title="{escape(part)}: {number(value)} {unit}"></span>'
+            f'title="{for_html(part)}: {number(value)} {unit}"></span>'
             for part, value in parts.items()
             if value > 0
         )
         total = f"{number(sum(parts.values()))} {unit}"
         words = ", ".join(f"{part} {number(value)}" for part, value in parts.items() if value > 0)
         lines.append(
-            f"<tr><th scope='row'>{escape(label)}</th><td><div class='bars' role='img' "
-            f'aria-label="{escape(f"{words} {unit}", quote=True)}">{bars}</div></td><td class="value">{total}</td></tr>'
+            f"<tr><th scope='row'>{for_html(label)}</th><td><div class='bars' role='img' "
+            f'aria-label="{for_html(f"{words} {unit}")}">{bars}</div></td><td class="value">{total}</td></tr>'
         )
-    caption = f"<figcaption>{escape(title)}</figcaption>"
+    caption = f"<figcaption>{for_html(title)}</figcaption>"
     legend = _legend([_square_key(index) for index in range(len(names))], names)
     return f"<figure>{caption}<table class='barchart'>{''.join(lines)}</table>{legend}</figure>"
 
@@ -191,7 +192,7 @@ def heat_map(title: str, matrix: Sequence[Sequence[float | None]]) -> str:
         )
         lines.append(f"<tr><th scope='row'>after {row + 1}</th>{cells}</tr>")
     table = f"<table class='heat'><thead><tr><td></td>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    return f"<figure><figcaption>{escape(title)}</figcaption>{scrolling(table)}</figure>"
+    return f"<figure><figcaption>{for_html(title)}</figcaption>{scrolling(table)}</figure>"
 
 
 def scrolling(table: str) -> str:
@@ -200,7 +201,7 @@ def scrolling(table: str) -> str:
 
 
 def _legend(keys: Sequence[str], names: Sequence[str]) -> str:
-    items = "".join(f"<li>{key}{escape(name)}</li>" for key, name in zip(keys, names, strict=True))
+    items = "".join(f"<li>{key}{for_html(name)}</li>" for key, name in zip(keys, names, strict=True))
     return f"<ul class='legend'>{items}</ul>"
 
 

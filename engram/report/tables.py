@@ -80,7 +80,7 @@ def runs_below(folder: Path) -> list[Run]:
 
 
 def _read_file(path: Path) -> list[RunResult]:
-    content = read_json(path)
+    content = read_json(path, follow=True)
     if isinstance(content, dict) and isinstance(content.get("results"), dict):
         content = list(content["results"].values())
     results = content if isinstance(content, list) else [content]
@@ -119,7 +119,11 @@ def compare(results: Sequence[RunResult]) -> list[Row]:
                 forgetting_all_tasks=Interval.of([run.evaluation.average_forgetting_all_tasks for run in values]),
                 learning=Interval.of([run.evaluation.learning_accuracy for run in values]),
                 difference=Interval.of(differences) if reference is not runs and common else None,
-                seconds={part: sum(run.seconds[part] for run in values) / len(values) for part in values[0].seconds},
+                seconds={
+                    part: sum(run.seconds[part] for run in values) / len(values)
+                    for part in values[0].seconds
+                    if all(part in run.seconds for run in values)
+                },
                 image_bytes=max(run.footprint["images"] for run in values),
                 total_bytes=max(run.footprint["total"] for run in values),
             )

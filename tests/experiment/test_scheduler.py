@@ -18,9 +18,9 @@ from engram.base.errors import InputError
 from engram.experiment.config import RunConfig
 from engram.experiment.engines import LocalEngine, RayEngine
 from engram.experiment.jobs import Job
-from engram.experiment.lock import exclusive_lock
 from engram.experiment.run import Interrupted
 from engram.experiment.scheduler import run_jobs, work
+from engram.persistence.lock import exclusive_lock
 
 RUN = RunConfig("er", dataset="digits", tasks=3, images_per_class=100, memory_size=8, settings={"net": {"width": 8}})
 

@@ -6,7 +6,6 @@ removal) once the folder was. Everything else may have happened or not, and a fi
 
 from __future__ import annotations
 
-import io
 import itertools
 import os
 import shutil
@@ -36,12 +35,26 @@ class Recorder:
     def __init__(self, patch: pytest.MonkeyPatch, before: Callable[[Operation], None] = lambda operation: None) -> None:
         self.operations: list[Operation] = []
         self.before = before
-        self.real_open, self.real_mkdir, self.real_rename = Path.open, Path.mkdir, Path.rename
+        self.real_open, self.real_write, self.real_mkdir, self.real_rename = os.open, os.write, Path.mkdir, Path.rename
         self.real_replace, self.real_fsync, self.real_rmtree = os.replace, os.fsync, shutil.rmtree
+        self.written: dict[int, Path] = {}
+        """Files being written, by descriptor."""
         recorder = self
 
-        def opened(path: Path, mode: str = "r", *rest: Any, **more: Any) -> Any:
-            return _Written(recorder, path) if mode == "wb" else recorder.real_open(path, mode, *rest, **more)
+        def opened(path: Any, flags: int, *rest: Any, **more: Any) -> int:
+            new = bool(flags & os.O_EXCL)
+            if new:
+                recorder.note(Operation("create", Path(path)))
+            descriptor = recorder.real_open(path, flags, *rest, **more)
+            recorder.written.pop(descriptor, None)
+            if new:
+                recorder.written[descriptor] = Path(path)
+            return descriptor
+
+        def wrote(descriptor: int, content: Any) -> int:
+            if descriptor in recorder.written:
+                recorder.note(Operation("write", recorder.written[descriptor], content=bytes(content)))
+            return recorder.real_write(descriptor, content)
 
         def made(path: Path, *rest: Any, **more: Any) -> None:
             if not path.exists():
@@ -65,7 +78,8 @@ class Recorder:
                 recorder.note(Operation("remove", Path(path)))
             recorder.real_rmtree(path, *rest, **more)
 
-        patch.setattr(Path, "open", opened)
+        patch.setattr(os, "open", opened)
+        patch.setattr(os, "write", wrote)
         patch.setattr(Path, "mkdir", made)
         patch.setattr(Path, "rename", renamed)
         patch.setattr(os, "replace", replaced)
@@ -75,19 +89,6 @@ class Recorder:
     def note(self, operation: Operation) -> None:
         self.before(operation)
         self.operations.append(operation)
-
-
-class _Written(io.FileIO):
-    """A file being written, whose content is one operation."""
-
-    def __init__(self, recorder: Recorder, path: Path) -> None:
-        recorder.note(Operation("create", path))
-        super().__init__(os.fspath(path), "wb")
-        self.recorder, self.path = recorder, path
-
-    def write(self, content: Any) -> int:
-        self.recorder.note(Operation("write", self.path, content=bytes(content)))
-        return super().write(content)
 
 
 def after_power_loss(operations: list[Operation], start: Path, scratch: Path) -> Iterator[Path]:

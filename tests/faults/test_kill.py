@@ -41,7 +41,7 @@ def result(out: Path) -> dict:
 
 
 @pytest.mark.parametrize(
-    ("method", "kills"), [("scr+ssd", amount(4, 40)), ("er", amount(3, 30)), ("ocm", amount(3, 30))]
+    ("method", "kills"), [("scr+ssd", amount(4, 80)), ("er", amount(3, 60)), ("ocm", amount(3, 60))]
 )
 def test_killed_runs_end_as_if_nothing_had_happened(method: str, kills: int, tmp_path: Path) -> None:
     began = time.monotonic()

@@ -2,14 +2,19 @@
 
 import dataclasses
 import errno
+import fcntl
 import json
 import os
+import pty
+import select
 import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,10 +23,10 @@ from engram import InputError, Learner
 from engram.base.errors import NonFiniteLossError
 from engram.cli import main
 from engram.experiment.config import RunConfig
-from engram.experiment.lock import exclusive_lock
 from engram.experiment.run import Interrupted, run
 from engram.experiment.save_interval import SaveInterval, SaveTimer
 from engram.persistence.checkpoint import CheckpointError
+from engram.persistence.lock import exclusive_lock
 from engram.testing import fingerprint
 from tests.helpers import feed, small_learner, start_engram, toy_images, toy_stream
 
@@ -36,7 +41,7 @@ def test_a_folder_has_one_run_at_a_time(tmp_path: Path) -> None:
 
 def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from engram.experiment.lock import exclusive_lock\n"
+        "import sys, time; from pathlib import Path; from engram.persistence.lock import exclusive_lock\n"
         "with exclusive_lock(Path(sys.argv[1])): print('locked', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
@@ -60,6 +65,111 @@ def test_sigterm_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     assert process.returncode == 143
     assert "--resume" in shown
     assert (tmp_path / "run" / "checkpoint" / "CURRENT").exists()
+
+
+def started(out: Path, **options: Any) -> subprocess.Popen[str]:
+    """A run that has begun to learn; SIGHUP reaches it even if the tests themselves ignore it."""
+
+    def heed() -> None:
+        signal.signal(signal.SIGHUP, options.get("hangup", signal.SIG_DFL))
+
+    process = start_engram("run", "er", "digits", "--net.width", "8", "--out", str(out), preexec_fn=heed)
+    while not (out / "events.jsonl").exists():
+        time.sleep(0.02)
+        assert process.poll() is None
+    return process
+
+
+def test_sighup_saves_like_sigterm(tmp_path: Path) -> None:
+    process = started(tmp_path / "run")
+    process.send_signal(signal.SIGHUP)
+    shown, _ = process.communicate(timeout=60)
+    assert process.returncode == 129
+    assert "--resume" in shown
+    assert Learner.load(tmp_path / "run").iteration > 0
+
+
+def test_nohup_still_protects_from_sighup(tmp_path: Path) -> None:
+    process = started(tmp_path / "run", hangup=signal.SIG_IGN)
+    process.send_signal(signal.SIGHUP)
+    time.sleep(0.5)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+
+
+def test_a_closed_terminal_does_not_keep_a_run_from_saving(tmp_path: Path) -> None:
+    """It can no longer write what it does, and is told to stop by SIGHUP."""
+    master, terminal = pty.openpty()
+    options = ["er", "digits", "--net.width", "8", "--out", str(tmp_path / "run")]
+    command = [sys.executable, "-m", "engram", "run", *options]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TERM": "xterm"}
+    streams = {"stdin": terminal, "stdout": terminal, "stderr": terminal}
+
+    def heed() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    process = subprocess.Popen(command, env=environment, start_new_session=True, preexec_fn=heed, **streams)
+    os.close(terminal)
+    while not (tmp_path / "run" / "events.jsonl").exists():
+        assert process.poll() is None
+        if select.select([master], [], [], 0.02)[0]:
+            os.read(master, 10_000)
+    os.close(master)
+    assert process.wait(timeout=60) == 129
+    assert Learner.load(tmp_path / "run").iteration > 0
+
+
+def test_a_second_signal_ends_a_run_at_once_and_without_a_traceback(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, time; from engram.cli.stopping import stop_on_signal\n"
+        "with stop_on_signal() as should_stop:\n"
+        "    for _ in range(2): os.kill(os.getpid(), signal.SIGTERM); print(should_stop(), flush=True)\n"
+        "    time.sleep(60)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert done.returncode == 143
+    assert done.stdout == "True\n"
+    assert done.stderr == "engram: ended at once; what was saved last is there\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [(MemoryError(), 1, "out of memory"), (KeyboardInterrupt(), 130, "interrupted")],
+    ids=["memory", "ctrl-c"],
+)
+def test_commands_end_with_a_line_and_not_with_a_traceback(
+    error: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("engram.cli.compare_command.read_runs", fail)
+    assert main(["compare", "x"]) == code
+    assert said in capsys.readouterr().err
+
+
+def test_a_count_beyond_what_torch_can_draw_is_refused_when_loading(tmp_path: Path) -> None:
+    learner = feed(small_learner("er"), toy_stream(1, 2))
+    learner.memory.seen = 10**30
+    learner.save(tmp_path)
+    with pytest.raises(CheckpointError, match=r"Store\.seen is 1000"):
+        Learner.load(tmp_path)
+    with pytest.raises(InputError, match="seen is 1000"):
+        dataclasses.replace(feed(small_learner("er"), toy_stream(1, 2)).export_memory(), seen=10**30)
+
+
+@pytest.mark.parametrize("change", [{"task": "x"}, {"batch": 10**9}, {"matrices": {}}, {"images_seen": -1}, None])
+def test_a_checkpoint_that_does_not_say_where_the_run_was_is_refused(change: Any, tmp_path: Path) -> None:
+    on_event, should_stop = stop_after(3)
+    with pytest.raises(Interrupted):
+        run(CONFIG, tmp_path / "run", on_event=on_event, should_stop=should_stop)
+    learner, extra = Learner.load_with_extra(tmp_path / "run")
+    learner.save(tmp_path / "run" / "checkpoint", extra=None if change is None else extra | change)
+    with pytest.raises(CheckpointError, match="does not say where the run was"):
+        run(CONFIG, tmp_path / "run", resume=True)
 
 
 def test_divergence_names_the_batch_and_keeps_the_last_checkpoint(tmp_path: Path, capsys) -> None:

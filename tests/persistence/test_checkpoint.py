@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from engram.base.errors import InputError
 from engram.persistence.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from engram.persistence.state import flatten, tree_bytes, unflatten
 
@@ -37,7 +38,7 @@ def test_a_tree_survives_flattening_and_the_disk(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_saved_is_named() -> None:
-    with pytest.raises(TypeError, match=r"\.a\.b: set"):
+    with pytest.raises(InputError, match=r"\.a\.b: set"):
         flatten({"a": {"b": {1, 2}}})
 
 
@@ -48,7 +49,7 @@ def test_bytes_of_a_tree() -> None:
 def test_two_generations_are_kept_and_the_newest_is_read(tmp_path: Path) -> None:
     for number in range(5):
         write_checkpoint(tmp_path, {"number": number})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["CURRENT", "gen-4", "gen-5"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["CURRENT", "gen-4", "gen-5", "lock"]
     assert read_checkpoint(tmp_path) == {"number": 4}
 
 
@@ -149,6 +150,30 @@ def test_the_way_back_is_kept_not_the_damaged_generation(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.glob("gen-*")) == ["gen-2", "gen-4"]
     (tmp_path / "gen-4" / "state.json").write_text("{}")
     assert read_checkpoint(tmp_path) == {"number": 1}
+
+
+def test_a_generation_of_another_format_is_kept(tmp_path: Path) -> None:
+    for number in range(2):
+        write_checkpoint(tmp_path, {"number": number})
+    manifest = tmp_path / "gen-1" / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 3}))
+    before = manifest.read_bytes()
+    for number in range(3):
+        write_checkpoint(tmp_path, {"number": number})
+    assert sorted(path.name for path in tmp_path.glob("gen-*")) == ["gen-1", "gen-4", "gen-5"]
+    assert manifest.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "content", [b"[" * 60_000, b"null", b"[]", b"\xff", b'{"format": 2}', b'{"format": 2, "sha256": 5}']
+)
+def test_an_old_manifest_of_any_content_does_not_stop_a_save(content: bytes, tmp_path: Path) -> None:
+    for number in range(2):
+        write_checkpoint(tmp_path, {"number": number})
+    (tmp_path / "gen-2" / "manifest.json").write_bytes(content)
+    write_checkpoint(tmp_path, {"number": 2})
+    assert read_checkpoint(tmp_path) == {"number": 2}
+    assert sorted(path.name for path in tmp_path.glob("gen-*")) == ["gen-1", "gen-3"], "the way back is the sound one"
 
 
 def test_without_current_the_newest_generation_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

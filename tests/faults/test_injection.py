@@ -1,0 +1,172 @@
+"""What files say is shown as text: nothing in them reaches a terminal, a page or a spreadsheet as an order."""
+
+import csv
+import io
+import json
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.table import Table
+
+from engram import InputError, Learner
+from engram.cli import main
+from engram.cli.console import plain_console
+from engram.experiment.config import RunConfig
+from engram.persistence.checkpoint import read_checkpoint, write_checkpoint
+from engram.report.page import page
+from tests.faults.soak import amount
+from tests.helpers import feed, made_result, small_learner, toy_images, toy_stream
+
+EVIL = "\x1b]0;owned\x07\x9b31m\u202e'\"></script><script>alert(1)</script><img src=x onerror=alert(1)>"
+ODD_VALUES = [EVIL, [EVIL], {EVIL: EVIL}, None, -1, 10**30, 1e308, float("nan"), float("inf"), True, [], {}, [[]], "1"]
+
+
+class Tags(HTMLParser):
+    """Collects what a browser would run."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.scripts, self.handlers, self.sources = 0, [], []  # type: ignore[var-annotated]
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.scripts += tag == "script"
+        self.handlers += [name for name, _ in attributes if name.startswith("on")]
+        self.sources += [value or "" for name, value in attributes if name in ("src", "href")]
+
+
+def harmless(text: str) -> bool:
+    tags = Tags(text)
+    ours = all(source.startswith("data:") for source in tags.sources)
+    return tags.scripts == 1 and not tags.handlers and ours and not set(text) & set("\x1b\x07\x9b\u202e")
+
+
+def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of every value in a tree of JSON."""
+    yield path
+    entries = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in entries:
+        yield from places(value, (*path, key))
+
+
+def with_value(node: Any, path: tuple[Any, ...], value: Any) -> Any:
+    if not path:
+        return value
+    copied = dict(node) if isinstance(node, dict) else list(node)
+    copied[path[0]] = with_value(copied[path[0]], path[1:], value)
+    return copied
+
+
+def shown(capsys: pytest.CaptureFixture[str]) -> str:
+    captured = capsys.readouterr()
+    return captured.out + captured.err
+
+
+def test_the_console_shows_controls_as_text_everywhere() -> None:
+    out = io.StringIO()
+    console = plain_console()
+    console.file = out
+    table = Table(f"head {EVIL}", caption=f"below {EVIL}")
+    table.add_row(f"cell {EVIL}")
+    console.print(table, soft_wrap=True)
+    console.print(f"line {EVIL}", soft_wrap=True)
+    text = out.getvalue()
+    assert not set(text) & set("\x1b\x07\x9b\u202e")
+    assert "line \\x1b]0;owned" in text
+
+
+RESULT = json.loads(
+    json.dumps(
+        made_result(
+            RunConfig("er", memory_size=5, average=0.9, tasks=2), 40.0, prequential={"accuracy": 3.0, "images": 5}
+        ).to_dict()
+    )
+)
+RESULT["readings"]["averaged"] = RESULT["readings"]["net"]
+CELL = {"column": "c", "measure": "acc", "seeds": 2, "missing": 1, "mean": 1.5, "half_width": 0.1, "difference": 0.5,
+        "difference_half_width": 0.1, "difference_seeds": 2, "paper": [30.0, 1.0]}  # fmt: skip
+TABLE = {
+    "name": "main", "title": "t", "scale": "small", "seeds": 2, "complete": False, "columns": ["c"],
+    "rows": [{"row": "r", "cells": [CELL]}], "remarks": ["one"], "results": {"a": RESULT},
+}  # fmt: skip
+
+
+def test_every_field_of_a_result_and_a_table_is_only_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each field in turn, and many at once: a report or a refusal, both harmless; no other exception."""
+    folder = tmp_path / "runs"
+    (folder / "one").mkdir(parents=True)
+    (folder / "table.md").touch()
+    dice = random.Random(0)
+    cases = [(RESULT, path) for path in places(RESULT)] + [
+        (TABLE, path) for path in places(TABLE) if "results" not in path
+    ]
+    accepted = 0
+    for number, (whole, path) in enumerate(cases * amount(1, 10)):
+        content = with_value(whole, path, EVIL if number < len(cases) else dice.choice(ODD_VALUES))
+        result, table = (content, TABLE) if whole is RESULT else (RESULT, content)
+        (folder / "one" / "result.json").write_text(json.dumps(result))
+        (folder / "table.json").write_text(json.dumps(table))
+        try:
+            text = page(folder)
+        except InputError:
+            pass
+        else:
+            accepted += 1
+            assert harmless(text), path
+        assert main(["compare", str(folder / "one")]) in (0, 1)
+        assert not set(shown(capsys)) & set("\x1b\x07\x9b\u202e"), path
+    assert accepted > 20
+
+
+def test_evil_names_reach_the_page_as_text(tmp_path: Path) -> None:
+    """A method of a plugin may have any name, and its settings too."""
+    result = RESULT | {"config": RESULT["config"] | {"method": EVIL, "settings": {EVIL: {EVIL: EVIL}}, "dataset": EVIL}}
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    (tmp_path / "events.jsonl").write_text(json.dumps({"event": "round", "batch": 1, EVIL: 3.0, "x": EVIL}))
+    text = page(tmp_path)
+    assert harmless(text)
+    assert "&lt;script&gt;" in text
+
+
+def test_evil_labels_and_class_names_are_shown_and_written_as_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    labels = [EVIL, "=cmd()", "+1", "-1", "@x", "\tx", "\ud800", "good"]
+    learner = small_learner("er")
+    learner.observe(toy_images([0] * 8, 0), labels)
+    learner.save(tmp_path / "c")
+    assert main(["memory", "show", str(tmp_path / "c")]) == 0
+    text = shown(capsys)
+    assert "good" in text
+    assert not set(text) & set("\x1b\x07\x9b\u202e\ud800")
+    assert main(["memory", "export", str(tmp_path / "c"), str(tmp_path / "m")]) == 0
+    with (tmp_path / "m" / "labels.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 8
+    assert not any(row[name].startswith(("=", "+", "-", "@", "\t")) for row in rows for name in ("label", "name"))
+    assert not any(set(cell) & set("\x1b\x07\x9b\u202e") for row in rows for cell in row.values())
+
+
+def test_what_a_checkpoint_says_is_logged_as_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    feed(small_learner("er"), toy_stream(1, 1)).save(tmp_path)
+    tree = read_checkpoint(tmp_path)
+    tree["environment"]["torch"] = EVIL
+    write_checkpoint(tmp_path, tree)
+    (tmp_path / "CURRENT").write_text(EVIL)
+    Learner.load(tmp_path)
+    assert "\\x1b" in caplog.text
+    assert not set(caplog.text) & set("\x1b\x07\x9b\u202e")
+
+
+def test_messages_about_arguments_are_text(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["compare", f"/nowhere/{EVIL}"], ["run", "--seed", EVIL], [EVIL], ["methods", f"--{EVIL}"]):
+        with suppress(SystemExit):
+            main(arguments)
+        text = shown(capsys)
+        assert text
+        assert not set(text) & set("\x1b\x07\x9b\u202e")
