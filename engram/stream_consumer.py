@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -27,7 +26,7 @@ from engram.base.rng import Randomness
 from engram.base.settings import as_plain_data
 from engram.base.undo import Undo, remember_module
 from engram.base.validation import Label, check_images, check_labels
-from engram.memory import ExportedMemory, Store, exported_from, make_store
+from engram.memory import ExportedMemory, Store, exported_from, fill_store, make_store
 from engram.nets import ConvNet, custom_theta, require_theta
 from engram.options import CommonOptions
 from engram.persistence.checkpoint import write_checkpoint
@@ -156,19 +155,8 @@ class StreamConsumer(Part, Generic[C]):
         trial.limit.require_room(exported.encoded(trial.codec))
         self._build(exported.image_shape)
         self._add_classes(list(dict.fromkeys(exported.labels)))
-        memory = self._memory
-        owned = exported.claimed & self._claims_slots()
-        unowned = len(exported) - int(owned.sum())
-        least = 1 - unowned / max(unowned, exported.seen, 1)
         labels = self._batch(exported.images, exported.labels).y.tolist()
-        for index, record in enumerate(exported.encoded(memory.codec)):
-            priority = math.inf if owned[index] else memory.limit.draw_priority(self.rng["memory"], least)
-            slot = memory.put_record(memory.size, record, labels[index], priority)
-            if slot is not None:
-                memory.summary[slot] = exported.summary[index]
-                if owned[index]:
-                    memory.claim(slot)
-        memory.seen = exported.seen
+        fill_store(self._memory, exported, labels, self.rng["memory"], claims=self._claims_slots())
         self.last_boundary = -self.options["boundary_gap"]
 
     @exclusive

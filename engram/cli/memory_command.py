@@ -21,7 +21,7 @@ from engram.memory import ExportedMemory, Store, exported_from
 from engram.methods import DEFAULT_METHOD
 from engram.options import CommonOptions, ComputeOptions, MemoryOptions
 from engram.persistence.checkpoint import CheckpointError
-from engram.persistence.restore import UnfitNetError, saved_memory
+from engram.persistence.restore import UnfitNetError, restored, saved_memory
 from engram.stream_consumer import StreamConsumer
 from engram.summary_memory import SummaryMemory
 
@@ -64,7 +64,7 @@ def show(argv: list[str]) -> int:
 def _bytes_by_part(path: Path) -> str:
     for kind in (Learner, SummaryMemory):
         try:
-            consumer: StreamConsumer[Any] = kind.load(path)
+            consumer: StreamConsumer[Any] = restored(kind, path, continuing=False)[0]
         except UnfitNetError:
             return "load it in Python to see them by part, because a net of your own belongs to it"
         except CheckpointError:

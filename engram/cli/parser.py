@@ -23,6 +23,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, prog: str, usage: str, description: str) -> None:
         super().__init__(prog=prog, usage=usage, description=description, allow_abbrev=False)
+        self.explain_unknown: Callable[[str], str | None] = lambda name: None
+        """Returns why an unknown option is none here, if there is more to say than its nearest name."""
 
     def add_argument(self, *names: str, type: Any = None, **facts: Any) -> argparse.Action:
         """Add an argument. `type` is an annotation, such as `int | None` or a Literal."""
@@ -62,7 +64,7 @@ class Parser(argparse.ArgumentParser):
             known = [option for option in self._option_string_actions if option.startswith("--")]
             name = unknown[1].split("=")[0]
             near = suggest(name, known) if len(known) < 8 else suggest_close(name, known).replace(";", ":", 1)
-            message = f"unknown option {name}{near}"
+            message = self.explain_unknown(name) or f"unknown option {name}{near}"
         self.exit(2, for_terminal(f"{self.prog}: {message}\nSee {self.prog} --help\n"))
 
 

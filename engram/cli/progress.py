@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from itertools import zip_longest
 from types import TracebackType
 
 from rich.console import Console
@@ -26,11 +28,16 @@ class RunProgress:
     Args:
         names: names of the jobs.
         console: console to print to.
+        totals: number of batches of each job; 0 if it is known only when the job starts.
+        finished: whether each job was finished before, so that it will not start.
     """
 
-    def __init__(self, names: list[str], console: Console) -> None:
+    def __init__(
+        self, names: list[str], console: Console, totals: Sequence[int] = (), finished: Sequence[bool] = ()
+    ) -> None:
         self.names, self.console = names, console
-        self.done, self.total = [0] * len(names), [0] * len(names)
+        self.total = list(totals) or [0] * len(names)
+        self.done = [total if over else 0 for total, over in zip_longest(self.total, finished, fillvalue=False)]
         self.began = self.said = time.monotonic()
         self.skipped = 0
         self.bar: Progress | None = None
@@ -70,9 +77,12 @@ class RunProgress:
             self.console.print(line)
         self._show()
 
+    def summary(self) -> str:
+        """Return in words how far all jobs together have come."""
+        return f"stopped after {sum(self.done)} of {sum(self.total)} batches"
+
     def _show(self) -> None:
-        started = [total for total in self.total if total]
-        expected = int(sum(started) / len(started) * len(self.total)) if started else None
+        expected = sum(self.total) or None
         if self.bar:
             self.bar.update(self.bar_task, completed=sum(self.done), total=expected)
         elif expected and time.monotonic() - self.said > PLAIN_EVERY:

@@ -20,11 +20,11 @@ from engram.experiment.engines import LocalEngine
 from engram.experiment.events import Event
 from engram.experiment.jobs import Job, cores
 from engram.experiment.result import RunResult
-from engram.experiment.run import Interrupted
+from engram.experiment.run import Interrupted, batch_counts
 from engram.experiment.save_interval import SaveInterval
 from engram.experiment.scheduler import run_jobs
 from engram.experiment.tensorboard import TensorBoardLog
-from engram.methods import DEFAULT_METHOD, configurable, find_method
+from engram.methods import DEFAULT_METHOD, MEMORIES, METHODS, configurable, find_method, is_method
 from engram.options import ComputeOptions, MemoryOptions, TrainingOptions
 from engram.report.tables import compare
 from engram.streams import StreamOptions
@@ -75,7 +75,9 @@ def execute(
     """
     console = plain_console()
     names = [f"{job.config.method} seed {job.config.options['seed']}" for job in jobs]
-    with stop_on_signal() as should_stop, RunProgress(names, console) as progress:
+    totals = batch_counts([job.config for job in jobs]) if len(jobs) > 1 else [0]
+    finished = [(job.out / "result.json").is_file() for job in jobs]
+    with stop_on_signal() as should_stop, RunProgress(names, console, totals, finished) as progress:
 
         def on_event(job: int, event: Event) -> None:
             progress(job, event)
@@ -88,7 +90,8 @@ def execute(
             else:
                 results = [jobs[0].run(should_stop, lambda event: on_event(0, event))]
         except Interrupted as stopped:
-            console.print(f"{stopped}. Everything is saved in {out}. To continue, use {again}.", soft_wrap=True)
+            reason = stopped if len(jobs) == 1 else progress.summary()
+            console.print(f"{reason}. Everything is saved in {out}. To continue, use {again}.", soft_wrap=True)
             return should_stop.exit_code
         finally:
             for log in logs:
@@ -152,12 +155,26 @@ def build_parser(method: str) -> Parser:
         default=None,
         help="also write a TensorBoard log to tensorboard/ in the run's folder",
     )
+    parser.explain_unknown = lambda name: _explain_missing_part(name, method)
     for title, declaration in GROUPS.items():
         parser.add_options(title, declaration)
     for role, part in configurable(find_method(method)).items():
         if schema_of(part):
             parser.add_options(role, part)
     return parser
+
+
+def _explain_missing_part(option: str, method: str) -> str | None:
+    """Return why a setting of a part that the method does not have is no option, and which method has that part."""
+    role = option.removeprefix("--").partition(".")[0]
+    if "." not in option or role in configurable(find_method(method)):
+        return None
+    combined = [f"{method}+{memory}" for memory in MEMORIES]
+    having = [name for name in [*combined, *METHODS] if is_method(name) and role in configurable(find_method(name))]
+    if not having:
+        return None
+    lacking = {"summarize": "does not summarize", "theta": "does not summarize", "augment": "has no augmentation"}
+    return f"{method} {lacking.get(role, f'has no {role}')}, so it takes no {option}; {having[0]} does"
 
 
 def to_config(options: Any) -> RunConfig:

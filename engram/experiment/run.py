@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from engram.base.errors import InputError
 from engram.base.part import LARGEST_COUNT
 from engram.base.settings import schema_of
 from engram.evaluation import Evaluation, Prequential, score_tasks
-from engram.experiment.config import RunConfig
+from engram.experiment.config import DataOptions, RunConfig
 from engram.experiment.events import Event
 from engram.experiment.folder import RunFolder
 from engram.experiment.pictures import save_memory, save_snapshot, save_stream_sheet
@@ -90,6 +90,19 @@ def stream_of(config: RunConfig) -> TaskStream:
                 f"task {number} of {chosen['dataset']} has no test image: add some, because every task is scored"
             )
     return stream
+
+
+def batch_counts(configs: Iterable[RunConfig]) -> list[int]:
+    """Return the number of batches of each run. Runs with the same stream share the work."""
+    known: dict[str, int] = {}
+    counts = []
+    for config in configs:
+        deciding = schema_of(StreamOptions).keys() | schema_of(DataOptions).keys() | {"seed"}
+        key = repr([config.options.get(name) for name in sorted(deciding)])
+        if key not in known:
+            known[key] = stream_of(config).batch_count
+        counts.append(known[key])
+    return counts
 
 
 class _Run:

@@ -2,7 +2,7 @@
 
 from engram.memory.budget import ByteLimit, Limit, SlotLimit
 from engram.memory.codecs import Codec, Compressed, Float32, Uint8, parse_codec
-from engram.memory.exported import ExportedMemory, exported_from
+from engram.memory.exported import ExportedMemory, exported_from, fill_store
 from engram.memory.policies import Dynamic, GradientSelection, NoMemory, Reservoir, ShapleyMemory
 from engram.memory.store import Store, make_store
 
@@ -22,6 +22,7 @@ __all__ = [
     "Store",
     "Uint8",
     "exported_from",
+    "fill_store",
     "make_store",
     "parse_codec",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -148,6 +149,32 @@ class ExportedMemory:
             )
         except Exception as error:  # a damaged or hostile file may be wrong in any way
             raise InputError(f"{path} is not a memory this version can read: {error}") from error
+
+
+def fill_store(
+    memory: Store, exported: ExportedMemory, labels: Sequence[int], generator: torch.Generator, *, claims: bool
+) -> None:
+    """Put everything of an exported memory into an empty store.
+
+    Args:
+        memory: the store.
+        exported: what it gets.
+        labels: class indices of the images, as the store's owner numbers them.
+        generator: source of the priorities of unclaimed images where bytes are the limit. They are drawn as those of
+            images that have stayed until now among all that were seen.
+        claims: whether classes own slots of this store.
+    """
+    owned = exported.claimed & claims
+    unowned = len(exported) - int(owned.sum())
+    least = 1 - unowned / max(unowned, exported.seen, 1)
+    for index, record in enumerate(exported.encoded(memory.codec)):
+        priority = math.inf if owned[index] else memory.limit.draw_priority(generator, least)
+        slot = memory.put_record(memory.size, record, labels[index], priority)
+        if slot is not None:
+            memory.summary[slot] = exported.summary[index]
+            if owned[index]:
+                memory.claim(slot)
+    memory.seen = exported.seen
 
 
 def exported_from(memory: Store, labels: Sequence[Label]) -> ExportedMemory:

@@ -193,5 +193,5 @@ EXPERIMENTS: dict[str, Experiment] = {
 def find_experiment(name: str) -> Experiment:
     """Return the table or figure of this name; an unknown name raises an InputError."""
     if name not in EXPERIMENTS:
-        raise InputError(f"unknown table or figure {name!r}{suggest(name, list(EXPERIMENTS))}")
+        raise InputError(f"unknown table or figure {name!r}{suggest(name, ['list', *EXPERIMENTS])}")
     return EXPERIMENTS[name]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import math
 import platform
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -47,7 +49,14 @@ def environment() -> dict[str, Any]:
     }
 
 
-def restored(kind: type[C], path: Path, device: str | None, nets: dict[str, nn.Module | None]) -> tuple[C, Tree]:
+def restored(
+    kind: type[C],
+    path: Path,
+    device: str | None = None,
+    nets: Mapping[str, nn.Module | None] = MappingProxyType({}),
+    *,
+    continuing: bool = True,
+) -> tuple[C, Tree]:
     """Return the object saved at a path, and the extra that was saved with it.
 
     Args:
@@ -55,16 +64,23 @@ def restored(kind: type[C], path: Path, device: str | None, nets: dict[str, nn.M
         path: folder of the checkpoint, or of a run.
         device: device to put it on; the one it was on if None.
         nets: nets of the caller's own, by role.
+        continuing: warn if learning on from here may differ from what it would have been where it was saved.
     """
     path = _checkpoint_of(path)
     given = {name: net for name, net in nets.items() if net is not None}
-    return build_from_checkpoint(path, lambda tree: _restored_from(tree, kind, path, device, given))
+    consumer, extra, was = build_from_checkpoint(path, lambda tree: _restored_from(tree, kind, path, device, given))
+    now = environment()
+    changed = [f"{name} was {was.get(name)}, is {now[name]}" for name in now if was.get(name) != now[name]]
+    if changed and continuing:
+        shown = for_terminal(", ".join(changed)[:500], keep="")
+        _log.warning("checkpoint %s: going on may differ in the last bits (%s)", path, shown)
+    return consumer, extra
 
 
 def _restored_from(
     tree: Tree, kind: type[C], path: Path, device: str | None, given: dict[str, nn.Module]
-) -> tuple[C, Tree]:
-    """Return what `restored` does, from the tree of one generation."""
+) -> tuple[C, Tree, dict[str, Any]]:
+    """Return what `restored` does, from the tree of one generation, and the environment that it was saved in."""
     try:
         saved = tree[kind.saved_as]
         config = migrate_settings(saved["config"]) | ({"device": device} if device else {})
@@ -78,12 +94,7 @@ def _restored_from(
         reason = f"it holds {sorted(tree)}" if isinstance(error, KeyError) and kind.saved_as not in tree else error
         message = f"{path} does not hold a {kind.saved_as} this version can restore: {reason}{hint}"
         raise CheckpointError(message) from error
-    now = environment()
-    changed = [f"{name} was {was.get(name)}, is {now[name]}" for name in now if was.get(name) != now[name]]
-    if changed:
-        shown = for_terminal(", ".join(changed)[:500], keep="")
-        _log.warning("checkpoint %s: going on may differ in the last bits (%s)", path, shown)
-    return consumer, extra
+    return consumer, extra, was
 
 
 def saved_memory(path: Path) -> tuple[Store, list[Label]]:
