@@ -112,7 +112,7 @@ def run_with(plugin: str, folder: Path, *arguments: str) -> dict[str, object]:
     assert len([line for line in plugin.splitlines() if line.strip()]) < 40
     (folder / "their_plugin.py").write_text(plugin)
     command = [sys.executable, "-m", "engram", "run", *arguments, "--plugin", "their_plugin"]
-    environment = os.environ | {"PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path]), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     (file, *_) = sorted((folder / "out").rglob("result.json"))
@@ -174,7 +174,7 @@ def test_an_installed_package_is_found_by_its_entry_point(tmp_path: Path) -> Non
     (facts / "entry_points.txt").write_text("[engram.plugins]\ntheirs = their_plugin\n")
     done = subprocess.run(
         [sys.executable, "-m", "engram", "methods", "--json"],
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
         capture_output=True,
         text=True,
         timeout=120,

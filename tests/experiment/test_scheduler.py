@@ -147,7 +147,9 @@ def test_ctrl_c_to_the_whole_group_reaches_no_worker(tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text(UNTIL_STOPPED.format(root=str(tmp_path)))
     root = Path(__file__).parents[2]
     command = [sys.executable, str(tmp_path / "main.py")]
-    process = subprocess.Popen(command, start_new_session=True, env=os.environ | {"PYTHONPATH": str(root)})
+    process = subprocess.Popen(
+        command, start_new_session=True, env=os.environ | {"PYTHONPATH": os.pathsep.join([str(root), *sys.path])}
+    )
     until = time.monotonic() + 120
     while not ((tmp_path / "a").is_dir() and (tmp_path / "b").is_dir()) and time.monotonic() < until:
         time.sleep(0.05)
