@@ -13,7 +13,7 @@ from engram.experiment.config import changed_settings
 from engram.experiment.result import RunResult
 from engram.paper.catalogue import EXPERIMENTS
 from engram.paper.grid import read_any_result
-from engram.paper.outcome import gather
+from engram.paper.outcome import Entry, PaperTable, gather
 from engram.paper.scales import SCALES
 from engram.report.tables import compare, read_runs
 
@@ -163,24 +163,39 @@ def transfer_over(kind: str) -> Callable[[], str]:
 
 def of_paper(file: str) -> str:
     """A table that `engram paper` wrote, made again from the results it holds."""
+    return paper_table(file).figures()
+
+
+def paper_table(file: str) -> PaperTable:
     content = read(file)
     name, scale = content["name"], SCALES[content["scale"]]
     finished = {folder: read_any_result(result, file) for folder, result in content["results"].items()}
-    return gather(name, EXPERIMENTS[name], scale, finished, content["seeds"]).figures()
+    return gather(name, EXPERIMENTS[name], scale, finished, content["seeds"])
 
 
 def full_components() -> str:
-    """Return the runs of the components table at the paper's own protocol, by both readings of each run."""
-    targets = EXPERIMENTS["components"].targets
+    """Return the runs of the components table at the paper's own protocol, K=100, by both readings of each run."""
+    made = paper_table("paper-full-components")
     rows = []
-    for row in compare(results("paper-full-components")):
-        own = [run for run in results("paper-full-components") if run.method == row.name]
-        readings = [
-            Interval.of([run.readings[name].average_end_accuracy for run in own]) for name in ("net", "averaged")
+    for row in made.rows:
+        net, averaged = (made.entries[row, "cifar100 K=100", measure] for measure in ("acc", "averaged"))
+        if net.measured is None or averaged.measured is None:
+            rows.append([f"`{row}`", "0", "missing", "", "", "", _paper_figure(net)])
+            continue
+        shown = [
+            text
+            for entry in (net, averaged)
+            for text in (str(entry.measured), entry.difference.signed(entry.seeds) if entry.difference else "")
         ]
-        paper = targets.of(row.name, "cifar100", 1, "acc") if targets else None
-        rows.append([f"`{row.name}`", str(len(own)), *map(str, readings), "" if paper is None else str(paper[0])])
-    return table(("method", "seeds", "end accuracy %", "of the averaged net", "the paper"), rows)
+        rows.append([f"`{row}`", str(net.seeds), *shown, _paper_figure(net)])
+    head = ("method", "seeds", "end accuracy %", "over scr", "of the averaged net", "over scr", "the paper")
+    return table(head, rows)
+
+
+def _paper_figure(entry: Entry) -> str:
+    if entry.paper is None:
+        return ""
+    return f"{entry.paper[0]}" if entry.paper[1] is None else f"{entry.paper[0]} ± {entry.paper[1]}"
 
 
 def full_fine_tune(pick: Callable[[RunResult], str]) -> Callable[[], str]:

@@ -15,7 +15,7 @@ CIFAR = "cifar100"
 DATASETS = ("mini-imagenet", CIFAR, "tiny-imagenet")
 SLOTS = (1, 5, 10)
 
-Plot = Literal["bars", "memory-size", "setting", "cost", "loss", "pictures"]
+Plot = Literal["bars", "memory-size", "setting", "cost", "loss", "pictures", "tasks"]
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,12 @@ EXPERIMENTS: dict[str, Experiment] = {
         "What dynamic memory, summarizing and past assistance add",
         Grid((*_rows("scr", "scr+dynamic"), _GRADIENTS_ONLY, _SSD), _columns(*SLOTS), reference="scr"),
         Targets("table_component"),
+    ),
+    "curves": Experiment(
+        "Accuracy after each task, of the net and of its average",
+        Grid((*_rows("scr", "scr+dynamic"), _SSD), _columns(1), reference="scr"),
+        Targets("table_component"),
+        plot="tasks",
     ),
     "baselines": Experiment(
         "SSD on other methods",

@@ -19,14 +19,22 @@ from engram.persistence.migration import departs_from_practice
 
 Result = RunResult | SliceResult
 
-MEASURES: dict[str, tuple[str, Callable[[Any], float]]] = {
+MEASURES: dict[str, tuple[str, Callable[[Any], float | None]]] = {
     "acc": ("end accuracy %", lambda result: float(result.average_end_accuracy)),
+    "averaged": ("end accuracy % of the averaged net", lambda result: averaged_end_accuracy(result)),
     "forgetting": ("forgetting %, all tasks", lambda result: float(result.evaluation.average_forgetting_all_tasks)),
     "seconds": ("seconds", lambda result: float(result.seconds["total"])),
 }
-"""Measures of a result by the paper's short name: the heading, and a function that reads the value."""
+"""Measures of a result by the paper's short name: the heading, and a function that reads the value, or None where the
+result has none. "averaged" is ours: a second reading of the same training."""
 MOST_COLUMNS = 5
 """A table with more columns than this, and with more columns than rows, is shown with rows and columns swapped."""
+
+
+def averaged_end_accuracy(result: Result) -> float | None:
+    """Return the end accuracy of the averaged net, or None if the run kept none."""
+    readings = result.readings if isinstance(result, RunResult) else {}
+    return readings["averaged"].average_end_accuracy if "averaged" in readings else None
 
 
 @dataclass(frozen=True)
@@ -171,10 +179,12 @@ def gather(name: str, experiment: Experiment, scale: Scale, finished: Finished, 
     """
     cells = experiment.cells(scale)
     found = {(cell.row, cell.column): cell.results(finished, seeds) for cell in cells}
+    averaged = any(averaged_end_accuracy(result) is not None for own in found.values() for result in own.values())
+    measures = (*experiment.measures, *(["averaged"] if averaged else []))
     entries = {}
     for cell in cells:
         reference = found.get((cell.against or "", cell.column), {})
-        for measure in experiment.measures:
+        for measure in measures:
             paper = experiment.targets.of(cell.row, *cell.key, measure) if experiment.targets else None
             own = found[cell.row, cell.column]
             entries[cell.row, cell.column, measure] = _entry(own, reference, measure, seeds, paper)
@@ -195,7 +205,7 @@ def gather(name: str, experiment: Experiment, scale: Scale, finished: Finished, 
         columns=experiment.grid.labels(scale),
         rows=tuple(dict.fromkeys(cell.row for cell in cells)),
         entries=entries,
-        measures=experiment.measures,
+        measures=measures,
         runs=len(folders) * seeds,
         notes=tuple(notes),
         results=results,
@@ -205,16 +215,21 @@ def gather(name: str, experiment: Experiment, scale: Scale, finished: Finished, 
 def _entry(
     own: dict[int, Result], reference: dict[int, Result], measure: str, wanted: int, paper: Target | None
 ) -> Entry:
-    value = MEASURES[measure][1]
-    common = sorted(own.keys() & reference.keys())
-    differences = [value(own[seed]) - value(reference[seed]) for seed in common]
+    values, others = (_values(results, measure) for results in (own, reference))
+    differences = [values[seed] - others[seed] for seed in sorted(values.keys() & others.keys())]
     return Entry(
-        measured=Interval.of([value(result) for result in own.values()]) if own else None,
-        seeds=len(own),
+        measured=Interval.of(list(values.values())) if values else None,
+        seeds=len(values),
         wanted=wanted,
         paper=paper,
         difference=Interval.of(differences) if differences else None,
     )
+
+
+def _values(results: Mapping[int, Result], measure: str) -> dict[int, float]:
+    """Return the values of a measure by seed, of the results that have it."""
+    read = {seed: MEASURES[measure][1](result) for seed, result in results.items()}
+    return {seed: value for seed, value in read.items() if value is not None}
 
 
 def _entry_json(entry: Entry) -> dict[str, Any]:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engram.evaluation.metrics import Interval
 from engram.experiment.events import summarizing_losses
+from engram.experiment.result import RunResult
 from engram.paper.catalogue import Experiment
 from engram.paper.grid import Column, Grid
 from engram.paper.outcome import MEASURES, Entry, PaperTable
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Colors of Okabe and Ito, which color-blind readers can tell apart."""
+READINGS = {"net": "-", "averaged": "--"}
+"""The readings of a run, and the line each is drawn with."""
 LARGEST_PICTURE = 1 << 26
 """Most bytes of a picture of a run that is taken over."""
 
@@ -180,6 +184,35 @@ def _loss(axes: Axes, table: PaperTable, experiment: Experiment, scale: Scale, r
     return drawn
 
 
+def _after_each_task(axes: Axes, table: PaperTable, experiment: Experiment, scale: Scale, root: Path) -> bool:
+    """Draw means over seeds with their 95 % intervals, and the paper's figures at the end with its own."""
+    drawn = False
+    for index, cell in enumerate(experiment.cells(scale)):
+        folders = [cell.folder(seed).as_posix() for seed in range(table.seeds)]
+        runs = [run for folder in folders if isinstance(run := table.results.get(folder), RunResult)]
+        color = COLORS[index % len(COLORS)]
+        for reading, style in READINGS.items():
+            curves = [run.readings[reading].average_accuracy_after_task for run in runs if reading in run.readings]
+            if not curves:
+                continue
+            points = [Interval.of(list(values)) for values in zip(*curves, strict=True)]
+            tasks, means = range(1, len(points) + 1), [point.mean for point in points]
+            label = f"{cell.row}{', averaged net' * (reading == 'averaged')} ({len(curves)} seeds)"
+            axes.plot(tasks, means, style, color=color, label=label, linewidth=1.2)
+            spread = [point.half_width or 0.0 for point in points]
+            low, high = ([mean + sign * half for mean, half in zip(means, spread, strict=True)] for sign in (-1, 1))
+            axes.fill_between(tasks, low, high, color=color, alpha=0.12, linewidth=0)
+            drawn = True
+        paper = table.entries[cell.row, cell.column, "acc"].paper
+        if runs and paper:
+            at = len(runs[0].evaluation.matrix) + 0.15 * (index + 1)
+            axes.errorbar([at], [paper[0]], yerr=[paper[1] or 0.0], color=color, marker="x", capsize=2)
+    axes.set(xlabel="task (x: the paper, at the end)", ylabel="average accuracy % over the tasks so far")
+    if drawn:
+        axes.legend(fontsize=8, frameon=False)
+    return drawn
+
+
 def _pictures(experiment: Experiment, scale: Scale, root: Path, path: Path) -> bool:
     for cell in experiment.cells(scale):
         sheet = root / cell.folder(0) / "memory" / "stream-sheet.png"
@@ -195,4 +228,5 @@ _PLOTS: dict[str, Callable[..., bool]] = {
     "setting": _over_setting,
     "cost": _cost,
     "loss": _loss,
+    "tasks": _after_each_task,
 }

@@ -20,7 +20,7 @@ def cell_of(name: str, row: str, column: str, scale: str = "full") -> Cell:
 def test_every_table_and_figure_of_the_paper_is_there() -> None:
     assert set(EXPERIMENTS) == {
         *("main", "components", "baselines", "memory-construction", "more-iterations", "larger-memory", "slices"),
-        *("memory-size", "cost", "gamma", "tau", "queue", "loss-curve", "pictures", "controls"),
+        *("memory-size", "cost", "gamma", "tau", "queue", "loss-curve", "pictures", "controls", "curves"),
     }
 
 

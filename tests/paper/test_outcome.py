@@ -5,11 +5,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import pytest
 from scipy import stats
 
+from engram import Evaluation
 from engram.experiment.config import RunConfig, changed_settings, of_version
 from engram.experiment.result import RunResult
+from engram.paper import plots
 from engram.paper.catalogue import EXPERIMENTS, Experiment
 from engram.paper.grid import Cell, Column, Grid, Row, finished_below, read_any_result
 from engram.paper.outcome import gather
@@ -161,6 +164,42 @@ def test_results_of_the_version_before_keep_what_it_ran(method: str, settings: d
     ]
     assert all(result.variant.items() >= changed_settings(of_version(config, "0.1.0")).items() for result in of_before)
     assert of_before or method == "rar+ssd"
+
+
+def test_both_readings_of_a_run_are_shown_and_paired(root: Path) -> None:
+    """Three seeds of one cell have an averaged net, two of the reference: differences are over these two."""
+    cells = {cell.row: cell for cell in TWO.cells(SMALL) if cell.column == "cifar100 K=30"}
+    finished = finished_below(root)
+    for row, averages in (("scr", [20.0, 24.0]), ("scr+ssd", [23.0, 28.0, 25.0])):
+        for seed, average in enumerate(averages):
+            folder = cells[row].folder(seed).as_posix()
+            readings = finished[folder].readings | {"averaged": Evaluation([[50.0, None], [average, average]])}
+            finished[folder] = dataclasses.replace(finished[folder], readings=readings)
+    table = gather("two", TWO, SMALL, finished, 4)
+    entry = table.entries["scr+ssd", "cifar100 K=30", "averaged"]
+    assert (entry.measured.mean, entry.seeds, entry.missing) == (pytest.approx(76 / 3), 3, 1)
+    assert (entry.difference.mean, entry.difference.count) == (3.5, 2)
+    assert table.entries["scr+ssd", "cifar100 K=30", "acc"].seeds == 4
+    assert "| end accuracy % of the averaged net |" in table.figures()
+    assert "averaged" not in gather("two", TWO, SMALL, finished_below(root), 4).measures
+
+
+def test_curves_show_both_readings_and_the_papers_end(tmp_path: Path) -> None:
+    experiment, finished = EXPERIMENTS["curves"], {}
+    for cell in experiment.cells(FULL):
+        for seed in range(2):
+            readings = {name: Evaluation([[40.0 + seed, None], [9.0, 9.0 + seed]]) for name in ("net", "averaged")}
+            config = cell.config.replace(seed=seed)
+            finished[cell.folder(seed).as_posix()] = made_result(config, 9.0, readings=readings)
+    table = gather("curves", experiment, FULL, finished, 3)
+    assert len(table.results) == 6
+    figure, axes = plt.subplots()
+    assert plots._after_each_task(axes, table, experiment, FULL, tmp_path)
+    assert [line.get_linestyle() for line in axes.lines if len(line.get_xdata()) == 2] == ["-", "--"] * 3
+    marked = sorted(float(line.get_ydata()[0]) for line in axes.lines if line.get_marker() == "x")
+    assert marked == [9.0, 10.7, 12.1]
+    plt.close(figure)
+    assert draw(table, experiment, FULL, tmp_path, tmp_path / "curves.png")
 
 
 def test_columns_stand_in_the_papers_order() -> None:
