@@ -75,7 +75,7 @@ def test_missing_cells_are_missing_and_partial_ones_partial(root: Path) -> None:
     assert "| missing |" in text
     assert "30.0 ± – (1 of 4 seeds)" in text
     assert "Partial: 7 of 16 runs are missing" in text
-    assert "(paper 12.1)" in text
+    assert "(paper 12.1 ± 0.4)" in text
     assert set(rows) == {"scr", "scr+ssd"}
     content = table.to_json()
     assert content["complete"] is False
