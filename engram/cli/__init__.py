@@ -6,7 +6,7 @@ import signal
 import sys
 from importlib import import_module
 
-from engram.cli.console import print_error
+from engram.cli.console import print_error, show_warnings
 from engram.cli.plugins import take_plugins
 
 COMMANDS = {
@@ -45,6 +45,7 @@ def main(argv: list[str] | None = None) -> int:
         from engram.cli.huge_pages import restart_with_huge_pages
 
         restart_with_huge_pages()
+    show_warnings()
     return _execute(arguments[0], arguments[1:])
 
 

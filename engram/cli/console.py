@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sys
 from collections.abc import Iterable
@@ -72,3 +73,17 @@ def print_error(message: str) -> None:
     """Print one line about an error to the standard error output, if anybody reads it."""
     with suppress(OSError):
         print(for_terminal(message), file=sys.stderr)
+
+
+class _EscapingFormatter(logging.Formatter):
+    """Formats a warning as its message, with everything escaped that a terminal may obey."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return for_terminal(super().format(record))
+
+
+def show_warnings() -> None:
+    """Print warnings of this package to the standard error output, unless the program has set up logging itself."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_EscapingFormatter("%(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])

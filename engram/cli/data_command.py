@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from argparse import Namespace
 from pathlib import Path
 
@@ -107,7 +106,6 @@ def _info(name: str, console: Console) -> int:
 
 def _check(name: str, skip_damaged: bool, console: Console) -> int:
     """Read the whole data set and print what it holds; for a known data set, also print what is missing."""
-    logging.basicConfig(format="%(message)s")
     data = load_dataset(name, skip_damaged=skip_damaged)
     if not pixels_intact(data):
         data = load_dataset(name, skip_damaged=skip_damaged)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from rich.table import Table
 
 from engram import InputError, Learner
@@ -20,7 +21,7 @@ from engram.experiment.config import RunConfig
 from engram.persistence.checkpoint import read_checkpoint, write_checkpoint
 from engram.report.page import page
 from tests.faults.soak import amount
-from tests.helpers import feed, made_result, small_learner, toy_images, toy_stream
+from tests.helpers import feed, made_result, small_learner, start_engram, toy_images, toy_stream
 
 EVIL = "\x1b]0;owned\x07\x9b31m\u202e'\"></script><script>alert(1)</script><img src=x onerror=alert(1)>"
 ODD_VALUES = [EVIL, [EVIL], {EVIL: EVIL}, None, -1, 10**30, 1e308, float("nan"), float("inf"), True, [], {}, [[]], "1"]
@@ -170,3 +171,18 @@ def test_messages_about_arguments_are_text(capsys: pytest.CaptureFixture[str]) -
         text = shown(capsys)
         assert text
         assert not set(text) & set("\x1b\x07\x9b\u202e")
+
+
+def test_names_in_a_data_set_do_not_reach_the_terminal_as_orders(tmp_path: Path) -> None:
+    """A damaged image is named in a warning; its name has an escape that would clear the screen."""
+    for split in ("train", "test"):
+        for name in ("cat", "dog"):
+            folder = tmp_path / "photos" / split / name
+            folder.mkdir(parents=True)
+            for index in range(3):
+                Image.new("RGB", (16, 16), (index, 0, 0)).save(folder / f"{index}.png")
+    (tmp_path / "photos" / "train" / "cat" / "a\x1b[2J.png").write_bytes(b"no image")
+    process = start_engram("data", "check", str(tmp_path / "photos"), "--skip-damaged", cwd=tmp_path)
+    shown, warned = process.communicate(timeout=120)
+    assert "\x1b[2J" not in shown + warned
+    assert "\\x1b[2J.png" in shown + warned
