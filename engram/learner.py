@@ -58,11 +58,10 @@ class Learner(StreamConsumer[StepContext]):
 
     def __init__(self, method: str | Method | None = None, **arguments: Unpack[LearnerArguments]) -> None:
         given = {name: value for name, value in arguments.items() if name in PartOptions.__annotations__}
-        options = resolve_options(
-            LearnerOptions, {name: value for name, value in arguments.items() if name not in given}
-        )
+        asked = {name: value for name, value in arguments.items() if name not in given}
         nets = self._take_nets({name: given.pop(name, None) for name in ("net", "theta")})
         self.composition: Composition = compose(method, given | nets)
+        options = resolve_options(LearnerOptions, self.composition.method.with_defaults(asked))
         options["repeats"] = options["repeats"] or self.composition.repeats
         options["answer_from"] = options["answer_from"] or ("net" if options["average"] is None else "averaged")
         super().__init__(options)

@@ -26,7 +26,11 @@ Reading: TypeAlias = Literal["net", "averaged"]
 
 ByteSize: TypeAlias = Annotated[int | str, Convert(parse_bytes, 'a size in bytes such as 300000, "300KB" or "1.5MiB"')]
 CodecName: TypeAlias = Annotated[
-    str, Convert(lambda text: parse_codec(text).name, "a codec: float32, uint8, jpeg(QUALITY) or webp(QUALITY)")
+    str,
+    Convert(
+        lambda text: parse_codec(text).name,
+        "a codec: float32, uint8, jpeg(QUALITY), webp(QUALITY) or webp(QUALITY,SIDE)",
+    ),
 ]
 DeviceName: TypeAlias = Annotated[str, Convert(resolve_device, "auto, cpu, cuda, cuda:N or mps")]
 
@@ -55,7 +59,10 @@ class MemoryOptions(TypedDict, total=False):
     codec: Annotated[
         CodecName,
         Default("float32"),
-        "How images are stored: float32 (as they are), uint8, jpeg(QUALITY) or webp(QUALITY).",
+        (
+            "How images are stored: float32 (as they are), uint8, jpeg(QUALITY) or webp(QUALITY); webp(QUALITY,SIDE) "
+            "makes them smaller first."
+        ),
     ]
     keep_originals: Annotated[
         bool,

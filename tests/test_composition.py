@@ -1,5 +1,6 @@
 """Learners composed from parts instead of a name: what they are, that they are saved by class, and what is refused."""
 
+import copy
 import sys
 from pathlib import Path
 
@@ -7,17 +8,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from engram import InputError, Learner, Method
+from engram import InputError, Learner, Method, RunConfig
 from engram.base.batch import Batch
 from engram.base.context import StepContext
 from engram.base.errors import UnknownPartError
 from engram.classifiers import NearestClassMean, Softmax
+from engram.experiment.run import stream_of
 from engram.memory import Dynamic, Reservoir
 from engram.methods import METHODS
 from engram.retrieval import MaximallyInterfered, RandomRetrieval
 from engram.schemes import ExperienceReplay, SupervisedContrastiveReplay
 from engram.schemes.labelled import LabelScheme, label_loss
-from engram.testing import feed, fingerprint, toy_stream
+from engram.testing import feed, fingerprint, small_options, toy_images, toy_stream
 
 SMALL = {"memory_size": 6, "net": {"width": 8}}
 
@@ -112,3 +114,46 @@ def test_a_registered_method_given_as_an_object_is_known_by_its_name() -> None:
     assert Learner(METHODS["er"]).method == "er"
     assert "er" in repr(feed(Learner("er", **SMALL), toy_stream(1, 1)))
     assert torch.device("cpu") == Learner("er").device or torch.cuda.is_available()
+
+
+def test_a_method_brings_options_and_given_ones_win() -> None:
+    chosen = Learner("er-ema").options
+    assert (chosen["average"], chosen["codec"], chosen["memory_bytes"]) == (0.99, "webp(50)", 300_000)
+    assert (chosen["memory_size"], chosen["answer_from"]) == (None, "averaged")
+    limited = Learner("er-ema", memory_size=50, codec="uint8", average=None).options
+    assert (limited["memory_size"], limited["memory_bytes"], limited["codec"]) == (50, None, "uint8")
+    assert limited["answer_from"] == "net"
+    config = RunConfig("er-ema", dataset="digits", memory_bytes="20KB")
+    assert (config.options["memory_bytes"], config.options["average"]) == (20_000, 0.99)
+    assert config.replace(memory_bytes=None, memory_size=7).options["memory_size"] == 7
+
+
+def test_heads_of_our_own_method_grow_on_paper_streams_too() -> None:
+    """Published softmax methods have all classes from the start; this one trains on the classes seen alone."""
+    for method, announced in (("er", 10), ("er-ema", None)):
+        config = RunConfig(method, dataset="digits", stream="paper", memory_size=10)
+        assert config.filled(stream_of(config)).options["classes_total"] == announced
+
+
+def test_er_ema_trains_on_one_view_of_stream_and_replay_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With views that mirror: the mean cross-entropy over the mirrored stream and the mirrored replay images."""
+    monkeypatch.setattr("engram.augmentations.random_view.augment_view", lambda images, view, generator: images.flip(3))
+    options = small_options("er-ema") | {"net": {"width": 16}}
+    mine = feed(Learner("er-ema", **options), toy_stream(1, 4))
+    seen: list[float] = []
+    plain = mine.scheme.loss
+
+    def note(stream, replay, ctx):
+        loss = plain(stream, replay, ctx)
+        twin = copy.deepcopy(mine.model.net).train()
+        images = torch.cat([torch.tensor(toy_images([0, 1], 9)) / 255, memory.x]).flip(3)
+        labels = torch.cat([torch.tensor([0, 1]), memory.y])
+        expected = -twin(images, "logits")[1].log_softmax(1)[torch.arange(len(labels)), labels].mean()
+        seen.append(float((loss - expected).detach().abs()))
+        return loss
+
+    mine.scheme.loss = note
+    mine.retrieval.select = lambda stream, count, ctx: ctx.memory.filled()
+    memory = mine.memory.read(mine.memory.filled())
+    mine.observe(toy_images([0, 1], 9), [0, 1])
+    assert seen == [pytest.approx(0, abs=1e-4)]

@@ -61,6 +61,7 @@ SSD = {
     "augment": {"brightness": 0.5, "saturation": 2.0, "contrast": 0.5, "shift": 0.125},
 }
 PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
+    "er-ema": {"scheme": {**ER, "replay": 64, "passes": "joint-mean"}, "augment": {"view": VIEW}},
     "fine-tune": {"scheme": SGD},
     "iid-offline": {"scheme": SGD},
     "ewc++": {"scheme": {**SGD, "strength": 1.0, "fisher_interval": 50, "fisher_share": 0.9}},

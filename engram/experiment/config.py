@@ -93,8 +93,9 @@ class RunConfig:
         settings: Mapping[str, Settings | None] | None = None,
         **options: Unpack[RunOptions],
     ) -> None:
-        complete = resolve_options(RunOptions, options)
-        scenario = Scenario.parse(complete["stream"] or find_method(method).stream)
+        found = find_method(method)
+        complete = resolve_options(RunOptions, found.with_defaults(options))
+        scenario = Scenario.parse(complete["stream"] or found.stream)
         self._set(method, complete, scenario, _complete_settings(method, settings or {}, scenario))
 
     def _set(self, method: str, options: RunOptions, scenario: Scenario, settings: dict[str, dict[str, Any]]) -> None:
@@ -118,6 +119,7 @@ class RunConfig:
         """Return the configuration with everything that follows from the stream filled in."""
         chosen, scenario = self.options, self.scenario
         width = max(len(task.classes) for task in stream.tasks)
+        announced = scenario.published and find_method(self.method).announced
         slots = chosen["slots_per_class"]
         if slots is None:
             size = chosen["memory_size"] if scenario.bounded else None
@@ -127,7 +129,7 @@ class RunConfig:
             classes_per_task=width,
             image_size=int(stream.dataset.train_x.shape[-1]),
             slots_per_class=slots,
-            classes_total=chosen["classes_total"] or (stream.class_count if scenario.published else None),
+            classes_total=chosen["classes_total"] or (stream.class_count if announced else None),
             repeats=chosen["repeats"] or find_method(self.method).repeats,
             answer_from=chosen["answer_from"] or ("net" if chosen["average"] is None else "averaged"),
         )

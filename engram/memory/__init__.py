@@ -3,10 +3,11 @@
 from engram.memory.budget import ByteLimit, Limit, SlotLimit
 from engram.memory.codecs import Codec, Compressed, Float32, Uint8, parse_codec
 from engram.memory.exported import ExportedMemory, exported_from, fill_store
-from engram.memory.policies import Dynamic, GradientSelection, NoMemory, Reservoir, ShapleyMemory
+from engram.memory.policies import Balanced, Dynamic, GradientSelection, NoMemory, Reservoir, ShapleyMemory
 from engram.memory.store import Store, make_store
 
 __all__ = [
+    "Balanced",
     "ByteLimit",
     "Codec",
     "Compressed",

@@ -60,6 +60,14 @@ class Limit(ABC):
         """Return how many further images fit, about."""
 
     @abstractmethod
+    def fits(self, memory: Store, length: int) -> bool:
+        """Return whether a record of this length fits beside those that are there."""
+
+    @abstractmethod
+    def holds(self, length: int) -> bool:
+        """Return whether an empty memory would hold a record of this length."""
+
+    @abstractmethod
     def has_slot(self, slot: int) -> bool:
         """Return whether a slot of this number can exist."""
 
@@ -125,6 +133,12 @@ class SlotLimit(Limit):
 
     def free(self, memory: Store) -> int:
         return self.slots - memory.size
+
+    def fits(self, memory: Store, length: int) -> bool:
+        return memory.size < self.slots
+
+    def holds(self, length: int) -> bool:
+        return True
 
     def has_slot(self, slot: int) -> bool:
         return slot < self.slots
@@ -192,6 +206,12 @@ class ByteLimit(Limit):
         used = memory.used
         typical = used / memory.size if memory.size else memory.pixels
         return max(int((self.bytes - used) // typical), 0 if memory.size else 1)
+
+    def fits(self, memory: Store, length: int) -> bool:
+        return memory.used + length <= self.bytes
+
+    def holds(self, length: int) -> bool:
+        return length <= self.bytes
 
     def has_slot(self, slot: int) -> bool:
         return True

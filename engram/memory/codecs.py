@@ -1,7 +1,8 @@
 """How an image becomes bytes in the memory and back.
 
 `float32` keeps pixels as they are, as the paper does. The others keep 8-bit values, so values outside [0,1] are
-clamped: `uint8` as they are, `jpeg` and `webp` compressed with a quality, written "webp(50)".
+clamped: `uint8` as they are, `jpeg` and `webp` compressed with a quality, written "webp(50)". "webp(50,16)" also makes
+images smaller, 16 pixels a side, before they are compressed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from engram.base.errors import InputError
 from engram.base.naming import suggest
+from engram.memory import webp
 
 
 class Codec(Protocol):
@@ -67,18 +69,26 @@ class Uint8:
 
 
 class Compressed:
-    """Stores images in a compressed format of Pillow, without metadata.
+    """Stores images in a compressed format of Pillow, without metadata and without bytes that all files share.
 
     Args:
         kind: name of the format, jpeg or webp.
         quality: quality from 1 to 100.
+        side: pixels per side that images are stored with, if fewer than they have; they are enlarged when they are
+            read. If None, all their pixels are stored.
     """
 
-    def __init__(self, kind: str, quality: int) -> None:
+    def __init__(self, kind: str, quality: int, side: int | None = None) -> None:
         if not 1 <= quality <= 100:
             raise InputError(f"{kind}({quality}): the quality lies between 1 and 100")
-        self.kind, self.quality = kind, quality
-        self.name = f"{kind}({quality})"
+        if side is not None and side < SMALLEST_SIDE:
+            raise InputError(f"{kind}({quality},{side}): images are stored with at least {SMALLEST_SIDE} pixels a side")
+        self.kind, self.quality, self.side = kind, quality, side
+        self.name = f"{kind}({quality})" if side is None else f"{kind}({quality},{side})"
+
+    def with_side(self, side: int) -> Compressed:
+        """Return the same codec for images of this many pixels per side."""
+        return Compressed(self.kind, self.quality, side)
 
     def record_bytes(self, shape: tuple[int, int, int]) -> int | None:
         return None
@@ -89,8 +99,13 @@ class Compressed:
             array = pixels.permute(1, 2, 0).numpy()
             file = io.BytesIO()
             picture = Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array)
+            stored = self._stored_size(picture.size)
+            if stored != picture.size:
+                picture = picture.resize(stored, Image.Resampling.LANCZOS)
             picture.save(file, self.kind, quality=self.quality, **_SMALLEST[self.kind])
-            records.append(torch.frombuffer(bytearray(file.getvalue()), dtype=torch.uint8))
+            content = file.getvalue()
+            record = webp.bare(content, *stored) if self.kind == "webp" else content
+            records.append(torch.frombuffer(bytearray(record), dtype=torch.uint8))
         return records
 
     def decode(self, records: Sequence[Tensor], shape: tuple[int, int, int]) -> Tensor:
@@ -98,11 +113,28 @@ class Compressed:
 
     def _picture(self, record: Tensor, shape: tuple[int, int, int]) -> Tensor:
         channels, height, width = shape
-        with Image.open(io.BytesIO(record.numpy().tobytes()), formats=[self.kind]) as picture:
-            if picture.size != (width, height):
-                raise ValueError(f"a stored picture has {picture.width}×{picture.height} pixels, not {width}×{height}")
-            array = np.array(picture.convert("L" if channels == 1 else "RGB"))
-        return torch.from_numpy(array).view(height, width, channels).permute(2, 0, 1)
+        stored = self._stored_size((width, height))
+        content = record.numpy().tobytes()
+        file = io.BytesIO(webp.whole(content, *stored) if self.kind == "webp" else content)
+        with Image.open(file, formats=[self.kind]) as picture:
+            if picture.size != stored:
+                raise ValueError(
+                    f"a stored picture has {picture.width}×{picture.height} pixels, not {stored[0]}×{stored[1]}"
+                )
+            plain = picture.convert("L" if channels == 1 else "RGB")
+        if stored != (width, height):
+            plain = plain.resize((width, height), Image.Resampling.BICUBIC)
+        return torch.from_numpy(np.array(plain)).view(height, width, channels).permute(2, 0, 1)
+
+    def _stored_size(self, size: tuple[int, int]) -> tuple[int, int]:
+        """Return width and height of the stored picture of an image of this width and height."""
+        if self.side is None:
+            return size
+        return min(self.side, size[0]), min(self.side, size[1])
+
+
+SMALLEST_SIDE = 4
+"""Smallest number of pixels per side that images are stored with."""
 
 
 _SMALLEST: dict[str, dict[str, int | bool]] = {"jpeg": {"optimize": True}, "webp": {"method": 4}}
@@ -125,10 +157,14 @@ DEFAULT_QUALITY = {"jpeg": 75, "webp": 50}
 
 
 def parse_codec(text: str) -> Codec:
-    """Return the codec that a name such as "float32" or "webp(50)" stands for; "webp" alone means webp(50)."""
-    match = re.fullmatch(r"(\w+)(?:\((\d+)\))?", text)
+    """Return the codec that a name such as "float32", "webp(50)" or "webp(50,16)" stands for.
+
+    The numbers are the quality and the pixels per side of the stored picture; "webp" alone means webp(50).
+    """
+    match = re.fullmatch(r"(\w+)(?:\((\d{1,3})(?:, ?(\d{1,4}))?\))?", text)
     if not match or match[1] not in CODECS:
         raise InputError(f"unknown codec {text!r}{suggest(match[1] if match else text, list(CODECS))}")
     if match[2] is not None and match[1] not in DEFAULT_QUALITY:
         raise InputError(f"codec {text!r}: {match[1]} has no quality")
-    return CODECS[match[1]](int(match[2]) if match[2] else DEFAULT_QUALITY.get(match[1], 0))
+    codec = CODECS[match[1]](int(match[2]) if match[2] else DEFAULT_QUALITY.get(match[1], 0))
+    return codec.with_side(int(match[3])) if match[3] and isinstance(codec, Compressed) else codec

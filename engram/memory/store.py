@@ -202,6 +202,10 @@ class Store(Part):
         """Return the unclaimed slots that hold an original image (M_O of the paper)."""
         return (~self.claimed[: self.size] & ~self.summary[: self.size]).nonzero().flatten()
 
+    def slots_of(self, label: int) -> Tensor:
+        """Return the slots that hold an image of a class."""
+        return (self.labels[: self.size] == label).nonzero().flatten()
+
     def claimed_by(self, label: int) -> Tensor:
         """Return the slots of one class's summary (M_c of the paper)."""
         return (self.claimed & (self.labels == label)).nonzero().flatten()
