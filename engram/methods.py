@@ -26,6 +26,7 @@ from engram.retrieval import (
     ShapleyRetrieval,
 )
 from engram.schemes import (
+    AsymmetricReplay,
     AveragedGradientEpisodicMemory,
     DualViewConsistency,
     ElasticWeightConsolidation,
@@ -123,6 +124,7 @@ METHODS: dict[str, Method] = {
     "lwf": replace(_FINE_TUNE, scheme=LearningWithoutForgetting, paper="Li & Hoiem, 2017"),
     "a-gem": replace(_ER, scheme=AveragedGradientEpisodicMemory, paper="Chaudhry et al., 2019 (A-GEM)"),
     "er": _ER,
+    "er-ace": replace(_ER, scheme=AsymmetricReplay, paper="Caccia et al., 2022"),
     "mir": replace(_ER, retrieval=MaximallyInterfered, paper="Aljundi et al., 2019 (MIR)"),
     "gss": replace(_ER, **_GSS),
     "aser": replace(_ER, retrieval=ShapleyRetrieval, settings={"scheme": {"passes": "thrice"}}, **_ASER),

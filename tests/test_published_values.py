@@ -68,6 +68,7 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
     "lwf": {"scheme": {**SGD, "temperature": 2.0}},
     "a-gem": {"scheme": {**SGD, "replay": 10}},
     "er": {"scheme": ER},
+    "er-ace": {"scheme": {**SGD, "replay": 10}},
     "mir": {"scheme": ER, "retrieval": {"candidates": 50}},
     "gss": {"scheme": ER, "policy": {"batch": 10, "references": 10, "first_score": 0.1}},
     "aser": {"scheme": {**ER, "passes": "thrice"}, "retrieval": SHAPLEY, "policy": SHAPLEY},

@@ -1,6 +1,7 @@
 """How one step trains the net, and the losses that schemes are made of."""
 
 from engram.schemes.agem import AveragedGradientEpisodicMemory, project_gradient
+from engram.schemes.asymmetric import AsymmetricReplay, own_classes_loss
 from engram.schemes.contrastive import SupervisedContrastiveReplay, supervised_contrastive_loss
 from engram.schemes.dvc import DualViewConsistency, dual_view_loss
 from engram.schemes.ewc import ElasticWeightConsolidation
@@ -16,6 +17,7 @@ from engram.schemes.ocm import (
 )
 
 __all__ = [
+    "AsymmetricReplay",
     "AveragedGradientEpisodicMemory",
     "DualViewConsistency",
     "ElasticWeightConsolidation",
@@ -27,6 +29,7 @@ __all__ = [
     "distillation_loss",
     "dual_view_loss",
     "memory_information_loss",
+    "own_classes_loss",
     "project_gradient",
     "sixteen_labels",
     "sixteen_transforms",

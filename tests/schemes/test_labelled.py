@@ -1,6 +1,7 @@
 """Fine-tuning, experience replay, A-GEM, EWC++ and LwF against their formulas."""
 
 import copy
+import math
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engram import InputError, Learner
-from engram.schemes import distillation_loss, project_gradient
+from engram.schemes import distillation_loss, own_classes_loss, project_gradient
 from engram.schemes.ewc import normalized
 from tests.helpers import feed, toy_images, toy_stream
 
@@ -48,6 +49,30 @@ def test_experience_replay_takes_the_step_of_its_formula(passes: str) -> None:
     mine.observe(toy_images([0, 1], 50), [0, 1])
     for name, parameter in mine.model.net.named_parameters():
         torch.testing.assert_close(parameter.detach(), expected[name], rtol=1e-4, atol=1e-5)
+
+
+def test_the_stream_loss_of_er_ace_knows_its_own_classes_alone() -> None:
+    """Image by image: exponentials of the classes in the batch are summed, others get no gradient."""
+    scores = torch.randn(4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
+    labels = [1, 3, 3, 1]
+    found = own_classes_loss(scores, torch.tensor(labels))
+    expected = 0.0
+    for row, label in zip(scores.tolist(), labels, strict=True):
+        expected += math.log(math.exp(row[1]) + math.exp(row[3])) - row[label]
+    assert float(found.detach()) == pytest.approx(expected / 4)
+    (gradient,) = torch.autograd.grad(found, scores)
+    assert not gradient[:, [0, 2, 4]].any()
+    assert gradient[:, [1, 3]].all()
+
+
+def test_er_ace_adds_the_loss_of_replay_over_all_classes() -> None:
+    mine = feed(learner("er-ace"), toy_stream(2, 4))
+    stream = mine._batch(torch.tensor(toy_images([2, 3], 3)), [2, 3])
+    replay = mine._batch(torch.tensor(toy_images([0, 1, 2], 4)), [0, 1, 2])
+    with torch.no_grad():
+        own = own_classes_loss(mine.model.logits(stream.x), stream.y)
+        expected = own + F.cross_entropy(mine.model.logits(replay.x), replay.y)
+        assert float(mine.scheme.loss(stream, replay, mine._context())) == pytest.approx(float(expected), rel=1e-4)
 
 
 def test_aser_moves_the_batch_norm_statistics_as_released() -> None:
