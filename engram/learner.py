@@ -17,9 +17,9 @@ from engram.base.averaged import AveragedModel
 from engram.base.batch import Batch, as_float, choose
 from engram.base.context import StepContext
 from engram.base.devices import using_threads
+from engram.base.divergence import has_diverged
 from engram.base.errors import InputError, NonFiniteLossError, NotReadyError
 from engram.base.exclusive import exclusive
-from engram.base.finite import has_diverged
 from engram.base.initialization import materialize
 from engram.base.interfaces import Augmentation, Classifier, Policy, Retrieval, Scheme, StoreReport
 from engram.base.model import Model

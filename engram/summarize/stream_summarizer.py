@@ -18,8 +18,8 @@ from torch.nn import functional as F
 
 from engram.base.batch import Batch, choose
 from engram.base.context import MemoryContext
+from engram.base.divergence import has_diverged
 from engram.base.errors import InputError, NonFiniteLossError
-from engram.base.finite import has_diverged
 from engram.base.initialization import initialize
 from engram.base.interfaces import StoreReport, Summarizer, SummarizingNet
 from engram.base.precision import widened
