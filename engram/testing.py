@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from engram.augmentations import RandomView
 from engram.base.batch import Batch
 from engram.base.settings import schema_of
 from engram.learner import Learner
@@ -56,6 +57,7 @@ def small_options(method: str) -> dict[str, Any]:
     """Return options that make a learner quick and use all of it on a toy stream.
 
     Fewer images are replayed than are in memory, so that retrieval has a choice, and queues fill within a few batches.
+    Random views differ little from their images, because toy patterns do not survive small crops or flips.
     """
     composition = find_method(method)
     options: dict[str, Any] = {"memory_size": 8, "boundary_gap": 5, "net": {"width": 8}}
@@ -63,6 +65,8 @@ def small_options(method: str) -> dict[str, Any]:
         options["scheme"] = {"replay": 5}
     if composition.summarize is StreamSummarizer:
         options |= {"theta": {"width": 8}, "summarize": {"queue": 8, "ready": 4, "interval": 3}}
+    if composition.augment is RandomView:
+        options["augment"] = {"view": {"crop_scale": (0.8, 1.0), "flip": 0.0}}
     if composition.repeats > 1:
         options["repeats"] = 2
     return options

@@ -166,11 +166,12 @@ def build_parser(method: str) -> Parser:
 
 def _explain_missing_part(option: str, method: str) -> str | None:
     """Return why a setting of a part that the method does not have is no option, and which method has that part."""
-    role = option.removeprefix("--").partition(".")[0]
-    if "." not in option or role in configurable(find_method(method)):
+    role, _, setting = option.removeprefix("--").replace("-", "_").partition(".")
+    if not setting or role in configurable(find_method(method)):
         return None
-    combined = [f"{method}+{memory}" for memory in MEMORIES]
-    having = [name for name in [*combined, *METHODS] if is_method(name) and role in configurable(find_method(name))]
+    combined = [name for memory in MEMORIES if is_method(name := f"{method}+{memory}")]
+    parts = {name: configurable(find_method(name)).get(role) for name in [*combined, *METHODS]}
+    having = [name for name, part in parts.items() if part and setting in schema_of(part)]
     if not having:
         return None
     lacking = {"summarize": "does not summarize", "theta": "does not summarize", "augment": "has no augmentation"}

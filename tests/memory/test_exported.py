@@ -180,7 +180,7 @@ def test_a_memory_of_bytes_is_taken_over_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "limit", [{"memory_size": 20}, {"memory_size": None, "memory_bytes": 3900, "codec": "webp(50)"}]
+    "limit", [{"memory_size": 20}, {"memory_size": None, "memory_bytes": 3360, "codec": "webp(50)"}]
 )
 def test_adopted_images_keep_their_place_in_a_long_stream(limit: dict[str, Any]) -> None:
     """Twenty that stayed of 2,000 have a chance of ten in eleven each to outstay 200 more."""

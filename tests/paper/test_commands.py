@@ -62,7 +62,8 @@ def test_every_command_runs_and_shows_every_cell(
         assert [row["row"] for row in content["rows"]] == list(dict.fromkeys(cell.row for cell in cells))
         assert set(content["columns"]) == {cell.column for cell in cells}
         shown = [cell for row in content["rows"] for cell in row["cells"]]
-        assert len(shown) == len(cells) * len(experiment.measures)
+        measures = dict.fromkeys([*experiment.measures, "averaged"])
+        assert len(shown) == len(cells) * len(measures)
         assert all(cell["mean"] is not None and cell["missing"] == 0 for cell in shown)
         assert (root / f"{name}.png").stat().st_size > 1000
         assert f"engram paper {name} --scale smoke" in (root / f"{name}.md").read_text()
