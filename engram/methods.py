@@ -19,6 +19,7 @@ from engram.base.settings import Settings, as_plain_data, resolve
 from engram.classifiers import NearestClassMean, Softmax
 from engram.memory import Balanced, Dynamic, GradientSelection, NoMemory, Reservoir, ShapleyMemory
 from engram.nets import ConvNet, ReducedResNet18
+from engram.options import LIMITS
 from engram.retrieval import (
     MaximalGradientInterference,
     MaximallyInterfered,
@@ -88,8 +89,8 @@ class Method:
 
         A limit of the memory that is given replaces the method's, in whatever unit.
         """
-        limited = given.get("memory_size") is not None or given.get("memory_bytes") is not None
-        own = {name: value for name, value in self.options.items() if not (limited and name.startswith("memory_"))}
+        limited = any(given.get(name) is not None for name in LIMITS)
+        own = {name: value for name, value in self.options.items() if not (limited and name in LIMITS)}
         return {**own, **given}
 
     def parts(self) -> dict[str, type[StepPart]]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypedDict, TypeVar, cast
 
 from engram.base.devices import resolve_device
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from engram.base.interfaces import Augmentation, Classifier, Policy, Retrieval, Scheme, Summarizer
 
 DEFAULT_MEMORY_SIZE = 100
+LIMITS = ("memory_size", "memory_bytes", "total_bytes")
+"""The options that limit the memory. One of them is given."""
 
 Reading: TypeAlias = Literal["net", "averaged"]
 """Which net answers: the net as trained, or its moving average."""
@@ -41,12 +44,25 @@ class MemoryOptions(TypedDict, total=False):
     memory_size: Annotated[
         Count | None,
         Default(None),
-        "Number of images the memory holds (K); 100 if neither this nor memory_bytes is given.",
+        "Number of images the memory holds (K); 100 if no limit is given.",
     ]
     memory_bytes: Annotated[
         ByteSize | None,
         Default(None),
         "Bytes of encoded images the memory holds instead, such as 300KB; as many images as fit.",
+    ]
+    total_bytes: Annotated[
+        ByteSize | None,
+        Default(None),
+        (
+            "Bytes of everything that is kept, such as 1MB, instead: images, labels, queue, working copies, averaged "
+            "net, stored logits, optimizer states and bookkeeping. The memory holds what the rest leaves."
+        ),
+    ]
+    count_nets: Annotated[
+        bool,
+        Default(False),
+        "Whether total_bytes also counts the weights of the net and of the summarizing net.",
     ]
     slots_per_class: Annotated[
         Count | Literal["auto"] | None,
@@ -174,14 +190,31 @@ class LearnerArguments(LearnerOptions, PartOptions, total=False):
 T = TypeVar("T")
 
 
+def describe_limit(options: Mapping[str, Any]) -> str:
+    """Return the limit of a memory in words: `K=100`, `300,000 bytes` or `1,000,000 bytes in all`."""
+    if options["total_bytes"] is not None:
+        return f"{options['total_bytes']:,} bytes in all"
+    return f"K={options['memory_size']}" if options["memory_bytes"] is None else f"{options['memory_bytes']:,} bytes"
+
+
+def limit_slug(options: Mapping[str, Any]) -> str:
+    """Return the limit of a memory as part of a folder's name: `k100`, `300000` or `total-1000000`."""
+    if options["total_bytes"] is not None:
+        return f"total-{options['total_bytes']}"
+    return f"k{options['memory_size']}" if options["memory_bytes"] is None else f"{options['memory_bytes']}"
+
+
 def resolve_options(kind: type[T], given: Any) -> T:
     """Return all options of a kind, checked, with defaults for those not given; combinations are checked too."""
     options = resolve(kind, given)
-    if {"memory_size", "memory_bytes"} <= options.keys():
-        if options["memory_size"] is not None and options["memory_bytes"] is not None:
-            raise InputError("memory_size and memory_bytes both limit the memory: give one of them")
-        if options["memory_size"] is None and options["memory_bytes"] is None:
+    if options.keys() >= set(LIMITS):
+        limits = [name for name in LIMITS if options[name] is not None]
+        if len(limits) > 1:
+            raise InputError(f"{' and '.join(limits)} both limit the memory: give one of them")
+        if not limits:
             options["memory_size"] = DEFAULT_MEMORY_SIZE
+        if options["count_nets"] and options["total_bytes"] is None:
+            raise InputError("count_nets is about total_bytes, which is not given: give it, or leave out count_nets")
     if "average" in options and options["average"] is None and options["answer_from"] == "averaged":
         raise InputError("answer_from is 'averaged', but nothing is averaged: give average=0.99 too")
     if options.get("precision") == "auto":

@@ -20,33 +20,18 @@ from engram.base.errors import InputError, NotReadyError
 from engram.base.exclusive import ThreadLock, exclusive
 from engram.base.initialization import materialize
 from engram.base.interfaces import StoreReport, Summarizer, SummarizingNet
-from engram.base.part import Part
+from engram.base.part import FOOTPRINT, Part
 from engram.base.precision import Precision, computing_in, resolve_precision
 from engram.base.rng import Randomness
 from engram.base.settings import as_plain_data
 from engram.base.undo import Undo, remember_module
 from engram.base.validation import Label, check_images, check_labels
-from engram.memory import ExportedMemory, Store, exported_from, fill_store, make_store
+from engram.memory import ExportedMemory, Store, divide_total, exported_from, fill_store, make_store, most_copies
 from engram.nets import ConvNet, custom_theta, require_theta
 from engram.options import CommonOptions
 from engram.persistence.checkpoint import write_checkpoint
 from engram.persistence.restore import environment
 from engram.persistence.state import Tree
-
-FOOTPRINT = (
-    "images",
-    "labels",
-    "originals",
-    "queue",
-    "working_copies",
-    "net",
-    "averaged",
-    "theta",
-    "optimizer",
-    "snapshots",
-    "bookkeeping",
-)
-"""The lines of `footprint()`."""
 
 C = TypeVar("C", bound=MemoryContext)
 ContextUsed = TypeVar("ContextUsed", contravariant=True)
@@ -92,6 +77,10 @@ class StreamConsumer(Part, Generic[C]):
         self.add_state("last_boundary", 0)
         self.add_state("explicit_boundaries", False)
         self.add_state("seconds", dict.fromkeys(TIMED, 0.0))
+        if options["total_bytes"] is not None:
+            self.add_state("reserve", 0)
+            self.reserve: int
+            """Bytes set aside for queue and working copies: the most they needed so far."""
         self.rng: Randomness
         self.labels: list[Label]
         """The classes seen, in order of first arrival."""
@@ -127,7 +116,9 @@ class StreamConsumer(Part, Generic[C]):
         """
         self.explicit_boundaries = True
         if self.iteration > self.last_boundary:
-            self._pass_boundary()
+            with self._whole_batch():
+                self._pass_boundary()
+                self.divide_total()
 
     @exclusive
     def footprint(self) -> Counter[str]:
@@ -153,11 +144,15 @@ class StreamConsumer(Part, Generic[C]):
             raise InputError(f"this {self.saved_as} has observed something already: a memory is adopted at the start")
         trial = self._new_memory(exported.image_shape)
         trial.limit.require_room(exported.encoded(trial.codec))
-        self._build(exported.image_shape)
-        self._add_classes(list(dict.fromkeys(exported.labels)))
-        labels = self._batch(exported.images, exported.labels).y.tolist()
-        fill_store(self._memory, exported, labels, self.rng["memory"], claims=self._claims_slots())
-        self.last_boundary = -self.options["boundary_gap"]
+        with self._whole_batch():
+            self._build(exported.image_shape)
+            self._add_classes(list(dict.fromkeys(exported.labels)))
+            self.divide_total()
+            self._memory.limit.require_room(exported.encoded(trial.codec))
+            labels = self._batch(exported.images, exported.labels).y.tolist()
+            fill_store(self._memory, exported, labels, self.rng["memory"], claims=self._claims_slots())
+            self.last_boundary = -self.options["boundary_gap"]
+            self.divide_total()
 
     @exclusive
     def save(self, path: str | Path, extra: Tree = None) -> None:
@@ -262,6 +257,7 @@ class StreamConsumer(Part, Generic[C]):
             with computing_in(self.precision, self.device):
                 self.summarizer.after_store(stream, report, ctx)
         self.iteration += 1
+        self.divide_total()
 
     def _build(self, image_shape: tuple[int, int, int]) -> None:
         """Make everything that depends on the shape of the images."""
@@ -279,14 +275,14 @@ class StreamConsumer(Part, Generic[C]):
         return materialize(lambda: ConvNet(channels, size, **self.settings["theta"]), self.rng["theta"], self.device)
 
     def _new_memory(self, image_shape: tuple[int, int, int]) -> Store:
-        chosen = self.options
-        return make_store(
-            chosen["memory_size"],
-            None if chosen["memory_bytes"] is None else int(chosen["memory_bytes"]),
-            image_shape,
-            chosen["codec"],
-            chosen["keep_originals"],
-        )
+        return make_store(self.options, image_shape)
+
+    def divide_total(self) -> None:
+        """Give the memory what the rest leaves of `total_bytes`; images that no longer fit leave."""
+        if self.options["total_bytes"] is not None and self.image_shape is not None:
+            if self.summarizer:
+                self.reserve = max(self.reserve, self.summarizer.most_bytes(self._context()))
+            divide_total(self._memory, self.footprint, self.reserve, self.options)
 
     def _add_classes(self, new: list[Label]) -> None:
         """Add classes: pass a boundary if one is due, then let every part make room for them."""
@@ -334,9 +330,12 @@ class StreamConsumer(Part, Generic[C]):
     def _slots_per_class(self) -> int:
         """Return the slots a class may claim now (k)."""
         chosen = self.options["slots_per_class"]
-        if chosen is None or chosen == "auto":
-            return max(1, self._memory.capacity // max(1, len(self.labels)))
-        return chosen
+        if chosen is not None and chosen != "auto":
+            return chosen
+        slots = self._memory.capacity
+        if self.summarizer and self.options["total_bytes"] is not None:
+            slots = min(slots, most_copies(int(self.options["total_bytes"]), self._memory.pixels))
+        return max(1, slots // max(1, len(self.labels)))
 
     def _batch(self, images: Tensor, labels: list[Label]) -> Batch:
         index = {label: position for position, label in enumerate(self.labels)}

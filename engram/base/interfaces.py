@@ -178,6 +178,10 @@ class Summarizer(MemoryPart):
         """Called before the batch is stored."""
         raise NotImplementedError
 
+    def most_bytes(self, ctx: MemoryContext) -> int:
+        """Return the most bytes that what it keeps of the current classes may grow to."""
+        return 0
+
     def after_store(self, stream: Batch, report: StoreReport, ctx: MemoryContext) -> None:
         """Called after the batch is stored: summarize if a round is due, then learn from the batch."""
         raise NotImplementedError

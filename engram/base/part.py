@@ -29,6 +29,21 @@ CPU = torch.device("cpu")
 LARGEST_COUNT = 1 << 62
 """Bound of whole numbers in a restored state; torch cannot draw or index beyond it."""
 
+FOOTPRINT = (
+    "images",
+    "labels",
+    "originals",
+    "queue",
+    "working_copies",
+    "net",
+    "averaged",
+    "theta",
+    "optimizer",
+    "snapshots",
+    "bookkeeping",
+)
+"""The lines of `footprint()`."""
+
 
 class Part:
     """Something with state. State is declared once; it is then saved, restored, moved and counted in bytes."""

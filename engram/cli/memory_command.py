@@ -19,7 +19,7 @@ from engram.experiment.folder import class_names_of
 from engram.learner import Learner
 from engram.memory import ExportedMemory, Store, exported_from
 from engram.methods import DEFAULT_METHOD
-from engram.options import CommonOptions, ComputeOptions, MemoryOptions
+from engram.options import LIMITS, CommonOptions, ComputeOptions, MemoryOptions, describe_limit
 from engram.persistence.checkpoint import CheckpointError
 from engram.persistence.restore import UnfitNetError, restored, saved_memory
 from engram.stream_consumer import StreamConsumer
@@ -70,8 +70,7 @@ def _bytes_by_part(path: Path) -> str:
         except CheckpointError:
             continue
         parts = ", ".join(f"{name} {size:,}" for name, size in consumer.footprint().items() if size)
-        limit = consumer.options["memory_bytes"]
-        return parts if limit is None else f"{parts}; the images may take {limit:,}"
+        return f"{parts}; the limit is {describe_limit(consumer.options)}"
     raise AssertionError("what has a memory is one of these")
 
 
@@ -121,7 +120,7 @@ def import_(argv: list[str]) -> int:
         raise InputError(f"{options.out} is not empty: choose another folder")
     exported = ExportedMemory.read(options.folder)
     chosen: Any = {name: value for name, value in vars(options).items() if name in schema_of(CommonOptions)}
-    if not chosen.keys() & {"memory_size", "memory_bytes"}:
+    if not chosen.keys() & set(LIMITS):
         chosen["memory_size"] = len(exported)
     learner = Learner(options.method, net={"width": options.width}, **chosen)
     learner.adopt(exported)

@@ -25,7 +25,7 @@ from engram.experiment.save_interval import SaveInterval
 from engram.experiment.scheduler import run_jobs
 from engram.experiment.tensorboard import TensorBoardLog
 from engram.methods import DEFAULT_METHOD, MEMORIES, METHODS, configurable, find_method, is_method
-from engram.options import ComputeOptions, MemoryOptions, TrainingOptions
+from engram.options import ComputeOptions, MemoryOptions, TrainingOptions, limit_slug
 from engram.report.tables import compare
 from engram.streams import StreamOptions
 
@@ -206,9 +206,7 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 def _default_name(config: RunConfig) -> str:
     chosen = config.options
-    limit = chosen["memory_bytes"]
-    size = f"k{chosen['memory_size']}" if limit is None else f"{limit}"
-    return f"{config.method}-{Path(chosen['dataset']).name}-{chosen['stream']}-{size}"
+    return f"{config.method}-{Path(chosen['dataset']).name}-{chosen['stream']}-{limit_slug(chosen)}"
 
 
 def _method_name(arguments: list[str]) -> str:

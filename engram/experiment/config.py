@@ -13,7 +13,7 @@ import yaml
 from engram.base.errors import InputError
 from engram.base.settings import Count, Default, Natural, Settings, as_plain_data, schema_of
 from engram.methods import DEFAULT_METHOD, configurable, find_method, is_method, method_settings
-from engram.options import LearnerOptions, resolve_options
+from engram.options import LIMITS, LearnerOptions, resolve_options
 from engram.persistence.files import read_plain
 from engram.persistence.migration import migrate_settings, settings_of_version
 from engram.persistence.parsing import parse_yaml
@@ -56,7 +56,7 @@ class RunOptions(DataOptions, StreamOptions, LearnerOptions, EvaluationOptions, 
 
 LARGEST_CONFIG = 1 << 17
 """Most bytes of a config.yaml that is read."""
-PROTOCOL = (*DataOptions.__annotations__, *StreamOptions.__annotations__, "memory_size", "memory_bytes")
+PROTOCOL = (*DataOptions.__annotations__, *StreamOptions.__annotations__, *LIMITS, "count_nets")
 """Options that two runs must share to be compared."""
 FILLED_IN = (
     "tasks",

@@ -5,6 +5,7 @@ from engram.memory.codecs import Codec, Compressed, Float32, Uint8, parse_codec
 from engram.memory.exported import ExportedMemory, exported_from, fill_store
 from engram.memory.policies import Balanced, Dynamic, GradientSelection, NoMemory, Reservoir, ShapleyMemory
 from engram.memory.store import Store, make_store
+from engram.memory.total import bounded_bytes, divide_total, most_copies
 
 __all__ = [
     "Balanced",
@@ -22,8 +23,11 @@ __all__ = [
     "SlotLimit",
     "Store",
     "Uint8",
+    "bounded_bytes",
+    "divide_total",
     "exported_from",
     "fill_store",
     "make_store",
+    "most_copies",
     "parse_codec",
 ]

@@ -177,41 +177,60 @@ class ByteLimit(Limit):
 
     Args:
         bytes: bytes that all encoded images together may take.
+        slot_bytes: bytes that each image costs besides its own.
     """
 
     first_slots = FIRST_SLOTS
 
-    def __init__(self, bytes: int) -> None:
-        self.bytes = bytes
+    def __init__(self, bytes: int, slot_bytes: int = 0) -> None:
+        self.bytes, self.slot_bytes = bytes, slot_bytes
+
+    def charge(self, length: int) -> int:
+        """Return what a record of this length takes of the limit."""
+        return length + self.slot_bytes
+
+    def taken(self, memory: Store) -> int:
+        """Return what the images in memory take of the limit."""
+        return memory.used + self.slot_bytes * memory.size
+
+    def shrink(self, memory: Store) -> None:
+        """Remove images until the rest fits: unclaimed ones of low priority first, then of the class that owns most."""
+        while self.taken(memory) > self.bytes:
+            unclaimed = memory.unclaimed()
+            if len(unclaimed):
+                memory.remove(int(unclaimed[memory.priority[unclaimed].argmin()]))
+            else:
+                richest = _richest(Counter(memory.labels[: memory.size].tolist()))
+                memory.remove(int(memory.claimed_by(richest)[-1]))
 
     def check_codec(self, codec: Codec, shape: tuple[int, int, int]) -> None:
-        blank = len(codec.encode(torch.zeros(1, *shape))[0])
+        blank = self.charge(len(codec.encode(torch.zeros(1, *shape))[0]))
         if blank > self.bytes:
             raise InputError(
                 f"memory_bytes is {self.bytes}: not even a blank image, {blank} bytes as {codec.name}, fits"
             )
 
     def check_held(self, memory: Store) -> None:
-        if memory.used > self.bytes:
-            raise ValueError(f"{memory.used} bytes of images do not fit a memory of {self.bytes} bytes")
+        if self.taken(memory) > self.bytes:
+            raise ValueError(f"{self.taken(memory)} bytes of images do not fit a memory of {self.bytes} bytes")
 
     def require_room(self, records: list[Tensor]) -> None:
-        if (size := sum(map(len, records))) > self.bytes:
+        if (size := sum(self.charge(len(record)) for record in records)) > self.bytes:
             raise InputError(f"{size} bytes of images do not fit a memory of {self.bytes} bytes: give it more")
 
     def describe(self, memory: Store) -> str:
         return f"{memory.size} images in {memory.used:,} of {self.bytes:,} bytes"
 
     def free(self, memory: Store) -> int:
-        used = memory.used
-        typical = used / memory.size if memory.size else memory.pixels
+        used = self.taken(memory)
+        typical = used / memory.size if memory.size else self.charge(memory.pixels)
         return max(int((self.bytes - used) // typical), 0 if memory.size else 1)
 
     def fits(self, memory: Store, length: int) -> bool:
-        return memory.used + length <= self.bytes
+        return self.taken(memory) + self.charge(length) <= self.bytes
 
     def holds(self, length: int) -> bool:
-        return length <= self.bytes
+        return self.charge(length) <= self.bytes
 
     def has_slot(self, slot: int) -> bool:
         return True
@@ -223,14 +242,14 @@ class ByteLimit(Limit):
         return _ByteAdmission(memory, self, generator)
 
     def make_room(self, memory: Store, length: int, priority: float, spared: int | None) -> bool:
-        missing = length - (self.bytes - memory.used)
+        missing = (self.charge(length) if spared is None else length) - (self.bytes - self.taken(memory))
         leaving: list[int] = []
         for slot in memory.priority[: memory.size].argsort(stable=True).tolist():
             if missing <= 0:
                 break
             if not memory.claimed[slot] and int(memory.ids[slot]) != spared and memory.priority[slot] < priority:
                 leaving.append(int(memory.ids[slot]))
-                missing -= len(memory.records[slot])
+                missing -= self.charge(len(memory.records[slot]))
         if missing > 0:
             return False
         for identity in leaving:
@@ -248,7 +267,7 @@ class ByteLimit(Limit):
                 return None
             slot = int(memory.claimed_by(richest)[left[richest] - 1])
             leaving.append(int(memory.ids[slot]))
-            missing -= len(memory.records[slot])
+            missing -= self.charge(len(memory.records[slot]))
             left[richest] -= 1
         for identity in leaving:
             memory.remove(memory.slot_of(identity))
@@ -257,7 +276,7 @@ class ByteLimit(Limit):
         return memory.size
 
     def owns_share(self, memory: Store, label: int, quota: int, classes: int) -> bool:
-        own = [len(memory.records[slot]) for slot in memory.claimed_by(label).tolist()]
+        own = [self.charge(len(memory.records[slot])) for slot in memory.claimed_by(label).tolist()]
         if len(own) >= quota or not own:
             return len(own) >= quota
         return sum(own) + sum(own) / len(own) > self.bytes / classes
@@ -265,8 +284,8 @@ class ByteLimit(Limit):
     def _missing_bytes(self, memory: Store, image: Tensor) -> int:
         """Return the bytes that claimed images would have to give up for this one if all unclaimed ones left."""
         claimed = memory.claimed[: memory.size].nonzero().flatten().tolist()
-        kept = sum(len(memory.records[slot]) for slot in claimed)
-        return max(0, kept + len(memory.codec.encode(image[None])[0]) - self.bytes)
+        kept = sum(self.charge(len(memory.records[slot])) for slot in claimed)
+        return max(0, kept + self.charge(len(memory.codec.encode(image[None])[0])) - self.bytes)
 
 
 class _SlotAdmission:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,13 +15,15 @@ from engram.base.context import MemoryContext
 from engram.base.errors import InputError
 from engram.base.part import Part
 from engram.base.undo import Undo
-from engram.memory.budget import ByteLimit, Limit, SlotLimit
+from engram.memory.budget import FIRST_SLOTS, ByteLimit, Limit, SlotLimit
 from engram.memory.codecs import Codec, Float32, parse_codec
 from engram.persistence.finite import require_finite
 from engram.persistence.state import Tree
 
 COLUMNS = {"labels": -1, "claimed": False, "summary": False, "score": 0.0, "priority": 0.0, "ids": -1}
 """Values kept for each slot, with the value of an empty slot."""
+SLOT_BYTES = sum(torch.tensor(empty).element_size() for empty in COLUMNS.values())
+"""Bytes of these values."""
 INFINITE = ("priority",)
 """Values that may be infinite: an image that must not leave has an infinite priority."""
 
@@ -134,7 +138,7 @@ class Store(Part):
         slot = self.size if replaced is None else self.slot_of(replaced)
         if replaced is None:
             if slot == len(self.labels):
-                self._double_columns()
+                self._resize_columns(max(2 * slot, FIRST_SLOTS))
             self.records.append(record)
         else:
             self.records[slot] = record
@@ -181,6 +185,11 @@ class Store(Part):
             column[slot] = column[last]
             column[last] = empty
         self.version += 1
+
+    def trim(self) -> None:
+        """Give up slots that hold no image. More are made when they are needed."""
+        for name in COLUMNS:
+            setattr(self, name, getattr(self, name)[: self.size].clone())
 
     def slot_of(self, identity: int) -> int:
         """Return the slot of the image with this id."""
@@ -229,8 +238,8 @@ class Store(Part):
         if len(tree["records"]["sizes"]) > len(tree["labels"]):
             raise ValueError(f"{len(tree['records']['sizes'])} records do not fit {len(tree['labels'])} slots")
         records, originals = (self._unpack(tree[name]) for name in ("records", "originals"))
-        while len(self.labels) < len(tree["labels"]) and self.limit.has_slot(len(self.labels)):
-            self._double_columns()
+        if isinstance(self.limit, ByteLimit):
+            self._resize_columns(len(tree["labels"]))
         super().load_state(tree | {"records": records, "originals": originals})
         self.limit.check_held(self)
         self.version += 1
@@ -267,11 +276,12 @@ class Store(Part):
             at += size
         return values if packed["slots"] is None else dict(zip(packed["slots"], values, strict=True))
 
-    def _double_columns(self) -> None:
-        """Make more slots; where bytes are the limit, their number is not known in advance."""
+    def _resize_columns(self, slots: int) -> None:
+        """Make as many slots; where bytes are the limit, their number is not known in advance."""
         for name, empty in COLUMNS.items():
-            column = getattr(self, name)
-            setattr(self, name, torch.cat([column, torch.full_like(column, empty)]))
+            column = getattr(self, name)[:slots]
+            added = torch.full((slots - len(column),), empty, dtype=column.dtype)
+            setattr(self, name, torch.cat([column, added]))
 
     def _warn_of_size(self, record: Tensor) -> None:
         if isinstance(self.limit, ByteLimit) and len(record) > self.limit.bytes and not self._warned_of_size:
@@ -283,24 +293,31 @@ class Store(Part):
             )
 
 
-def make_limit(memory_size: int | None, memory_bytes: int | None, codec: Codec, shape: tuple[int, int, int]) -> Limit:
-    """Return the limit of a memory. A limit in bytes becomes one in images if every image takes the same bytes."""
+def make_limit(options: Mapping[str, Any], shape: tuple[int, int, int]) -> Limit:
+    """Return the limit of a memory. A limit in bytes becomes one in images if every image takes the same bytes.
+
+    Args:
+        options: memory_size, memory_bytes or total_bytes, and codec.
+        shape: channels, height and width of an image.
+    """
+    codec, memory_bytes = parse_codec(options["codec"]), options["memory_bytes"]
+    if options.get("total_bytes") is not None:
+        return ByteLimit(options["total_bytes"], SLOT_BYTES)
     if memory_bytes is None:
-        return SlotLimit(memory_size or 0)
+        return SlotLimit(options["memory_size"] or 0)
     each = codec.record_bytes(shape)
     return ByteLimit(memory_bytes) if each is None or each > memory_bytes else SlotLimit(memory_bytes // each)
 
 
-def make_store(
-    memory_size: int | None,
-    memory_bytes: int | None,
-    shape: tuple[int, int, int],
-    codec: str,
-    keep_originals: bool = False,
-) -> Store:
-    """Return an empty store of so many images, or of so many bytes."""
-    made = parse_codec(codec)
-    return Store(make_limit(memory_size, memory_bytes, made, shape), shape, made, keep_originals)
+def make_store(options: Mapping[str, Any], shape: tuple[int, int, int]) -> Store:
+    """Return an empty store.
+
+    Args:
+        options: the options of `MemoryOptions`, by name.
+        shape: channels, height and width of an image.
+    """
+    keep_originals = options.get("keep_originals", False)
+    return Store(make_limit(options, shape), shape, parse_codec(options["codec"]), keep_originals)
 
 
 def _pack(records: list[Tensor] | dict[int, Tensor]) -> Tree:

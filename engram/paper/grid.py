@@ -15,6 +15,7 @@ from engram.experiment.jobs import Job
 from engram.experiment.result import RunResult, is_run_result, read_json
 from engram.memory import NoMemory
 from engram.methods import configurable, find_method
+from engram.options import limit_slug
 from engram.paper.scales import FULL, Protocol, Scale
 from engram.paper.slices import SliceConfig, SliceJob, SliceResult
 from engram.summarize import StreamSummarizer
@@ -135,14 +136,12 @@ class Cell:
         if isinstance(config, SliceConfig):
             return Path(config.dataset) / f"slices-{config.groups}x" / f"seed-{seed}"
         chosen = config.options
-        limit = chosen["memory_bytes"]
-        size = f"k{chosen['memory_size']}" if limit is None else f"{limit}"
         changed = [f"{name}={value}" for name, value in changed_settings(config).items()]
         if chosen["repeats"] is not None:
             changed.append(f"x{chosen['repeats']}")
         if chosen["keep_originals"]:
             changed.append("originals")
-        slug = re.sub(r"[^\w.+=()-]", "_", "-".join([config.method, size, *changed]))
+        slug = re.sub(r"[^\w.+=()-]", "_", "-".join([config.method, limit_slug(chosen), *changed]))
         return Path(self.dataset) / slug / f"seed-{seed}"
 
 

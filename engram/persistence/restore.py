@@ -20,7 +20,7 @@ from engram.base.escaping import for_terminal
 from engram.base.initialization import at_most
 from engram.base.part import Part
 from engram.base.validation import Label, check_labels, require_shape
-from engram.memory import Store, make_store, parse_codec
+from engram.memory import Store, make_store
 from engram.memory.budget import FIRST_SLOTS
 from engram.memory.store import make_limit
 from engram.persistence.checkpoint import CheckpointError, build_from_checkpoint, holds_checkpoint
@@ -108,7 +108,7 @@ def _memory_from(tree: Tree, path: Path) -> tuple[Store, list[Label]]:
         saved = tree["learner"] if "learner" in tree else tree["memory"]
         config, state, labels = saved["config"], saved["state"], saved["state"]["labels"]
         image_shape = _possible_shape(saved)
-        memory = make_store(config["memory_size"], config["memory_bytes"], image_shape, config["codec"])
+        memory = make_store(config | {"keep_originals": False}, image_shape)
         memory.load_state(state["_memory"])
         memory.require_finite()
         check_labels(labels, len(labels), [])
@@ -133,7 +133,7 @@ def _possible_shape(saved: Tree) -> tuple[int, int, int]:
         raise ValueError("it has not seen anything yet")
     image_shape, config = require_shape(tuple(saved["image_shape"])), saved["config"]
     asked = 8 * max(math.prod(image_shape), config.get("classes_total") or 0)
-    limit = make_limit(config["memory_size"], config["memory_bytes"], parse_codec(config["codec"]), image_shape)
+    limit = make_limit(config, image_shape)
     slots = max(FIRST_SLOTS, len(saved["state"]["_memory"]["labels"]))
     if asked > unique_bytes(saved["state"]) + RESTORING_SLACK or limit.first_slots > slots:
         raise ValueError("its settings ask for far more than was saved")
@@ -165,6 +165,7 @@ def _rebuilt(kind: type[C], config: dict[str, Any], saved: Tree) -> C:
     consumer.load_state(saved["state"])
     consumer.require_finite()
     _check(consumer)
+    consumer.divide_total()
     return consumer
 
 

@@ -13,6 +13,7 @@ from engram.evaluation.metrics import Interval
 from engram.experiment.events import summarizing_losses
 from engram.experiment.pictures import LARGEST_SHEET, snapshots
 from engram.experiment.result import RunResult, read_json
+from engram.options import describe_limit
 from engram.persistence.files import read_plain
 from engram.report.html import Html, html
 from engram.report.svg import Series, heat_map, line_chart, scatter_chart, scrolling, stacked_bars
@@ -43,8 +44,7 @@ def page(path: Path) -> str:
     sections = [("Tables of the paper", _paper_tables(tables, path))]
     for number, (protocol, own) in enumerate(_by(lambda result: describe_protocol(result.protocol), runs).items(), 1):
         facts = own[0].result.protocol
-        size = f"K={facts['memory_size']}" if facts["memory_size"] else f"{facts['memory_bytes']:,} bytes"
-        title = f"{facts['dataset']}, {facts['stream']} stream, {facts['tasks']} tasks, {size}"
+        title = f"{facts['dataset']}, {facts['stream']} stream, {facts['tasks']} tasks, {describe_limit(facts)}"
         sections.append((title, [f"<p class='soft'>{html(protocol)}</p>", *_protocol_section(own, number)]))
     body = "".join(
         f"<section aria-labelledby='s{index}'><h2 id='s{index}'>{html(title)}</h2>{''.join(blocks)}</section>"

@@ -39,6 +39,10 @@ class ClassQueue(Part):
     def count(self, label: int) -> int:
         return len(self.images[label])
 
+    def most_bytes(self) -> int:
+        """Return the bytes that the queues of the classes in it take when they are full."""
+        return sum(self.capacity * images[:1].nbytes for images in self.images.values())
+
     def push(self, batch: Batch) -> None:
         pixels = (batch.x if batch.raw is None else batch.raw).cpu()
         for label in dict.fromkeys(batch.y.tolist()):

@@ -187,6 +187,10 @@ class StreamSummarizer(Summarizer):
     def push(self, stream: Batch, ctx: MemoryContext) -> None:
         self.queue.push(stream)
 
+    def most_bytes(self, ctx: MemoryContext) -> int:
+        copies = 2 * ctx.memory.pixels * torch.float32.itemsize * ctx.slots_per_class * len(self.queue.classes)
+        return self.queue.most_bytes() + copies
+
     def after_store(self, stream: Batch, report: StoreReport, ctx: MemoryContext) -> None:
         with ctx.clock("summarize"):
             if self.age % self.interval == 0 and (ctx.memory.has_filled or not self.wait_full):

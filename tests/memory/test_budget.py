@@ -37,10 +37,10 @@ def test_sizes_as_people_write_them() -> None:
 
 
 def test_images_come_until_the_bytes_are_used_and_the_lowest_priority_goes_first() -> None:
-    memory = store(900)
+    memory = store(400)
     for number in range(40):
         memory.put(memory.size, image_of(number), number % 11, priority=float(number))
-        assert memory.used == sum(len(record) for record in memory.records) <= 900
+        assert memory.used == sum(len(record) for record in memory.records) <= 400
     assert memory.size > 3
     kept = sorted(memory.priority[: memory.size].tolist())
     assert kept == [float(number) for number in range(40 - memory.size, 40)]

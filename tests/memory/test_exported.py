@@ -259,7 +259,7 @@ def test_what_has_no_net_of_ours_is_shown_and_exported_too(tmp_path: Path, capsy
     for x, y in toy_stream(tasks=1, batches=3):
         memory.update(x, y)
         own.observe(x, y)
-    for name, keeper, remark in (("memory", memory, "the images may take 4,000"), ("own", own, "load it in Python")):
+    for name, keeper, remark in (("memory", memory, "the limit is 4,000 bytes"), ("own", own, "load it in Python")):
         keeper.save(tmp_path / name)
         assert main(["memory", "show", str(tmp_path / name)]) == 0
         assert remark in " ".join(capsys.readouterr().out.split())

@@ -192,6 +192,7 @@ def test_every_option_that_changes_a_result_tells_runs_apart() -> None:
         "memory_bytes": 9000,
         "slots_per_class": 3,
         "codec": "uint8",
+        "precision": "bf16",
         "average": 0.9,
         "answer_from": "averaged",
         "class_order": "fixed",
@@ -199,11 +200,13 @@ def test_every_option_that_changes_a_result_tells_runs_apart() -> None:
         "skip_damaged": True,
     }
     for name, setting in schema_of(RunOptions).items():
-        if name in NOT_COMPARED or name in ("epochs", "answer_from"):
+        if name in NOT_COMPARED or name in ("epochs", "answer_from", "count_nets"):
             continue
         changes = {name: other.get(name, 77)}
-        changes |= {"memory_size": None} if name == "memory_bytes" else {}
+        changes |= {"memory_size": None} if name in ("memory_bytes", "total_bytes") else {}
         changes |= {"answer_from": "averaged"} if name == "average" else {}
         changed = dataclasses.replace(plain, config=result("scr", 0, 50, **changes).config)
         assert changed.group != plain.group, setting.name
+    lean, counting = (result("scr", 0, 50, memory_size=None, total_bytes=10**6, count_nets=on) for on in (False, True))
+    assert lean.group != counting.group
     assert plain.group == dataclasses.replace(plain, config=plain.config.replace(seed=9, threads=2)).group
