@@ -35,6 +35,7 @@ from engram.schemes import (
     FineTune,
     LearningWithoutForgetting,
     MutualInformationMaximization,
+    ProxyContrastiveReplay,
     SupervisedContrastiveReplay,
 )
 from engram.summarize import StreamSummarizer
@@ -132,6 +133,7 @@ METHODS: dict[str, Method] = {
     "dvc": replace(_ER, scheme=DualViewConsistency, retrieval=MaximalGradientInterference, paper="Gu et al., 2022"),
     "scr": _SCR,
     "ocm": replace(_ER, scheme=MutualInformationMaximization, paper="Guo et al., 2022"),
+    "pcr": replace(_ER, scheme=ProxyContrastiveReplay, paper="Lin et al., 2023"),
     "rar": replace(_ER, settings={"scheme": {"passes": "joint"}}, **_RAR),
     "rar-s": replace(_SCR, **_RAR),
     "rar-ncm": replace(_ER, settings={"scheme": {"passes": "joint"}}, **_RAR | {"classifier": NearestClassMean}),

@@ -69,6 +69,7 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
     "a-gem": {"scheme": {**SGD, "replay": 10}},
     "er": {"scheme": ER},
     "er-ace": {"scheme": {**SGD, "replay": 10}},
+    "pcr": {"scheme": {**SGD, "replay": 10, "temperature": 0.09, "augment": VIEW | {"jitter_kind": "multiplicative"}}},
     "mir": {"scheme": ER, "retrieval": {"candidates": 50}},
     "gss": {"scheme": ER, "policy": {"batch": 10, "references": 10, "first_score": 0.1}},
     "aser": {"scheme": {**ER, "passes": "thrice"}, "retrieval": SHAPLEY, "policy": SHAPLEY},

@@ -19,6 +19,29 @@ class GrowingHead(nn.Module):
         raise NotImplementedError
 
 
+class CosineHead(GrowingHead):
+    """Cosines between the features and one proxy per class, over a temperature. It can grow, and be restored.
+
+    Args:
+        inputs: number of features.
+        outputs: number of classes.
+        temperature: what the cosines are divided by.
+    """
+
+    def __init__(self, inputs: int, outputs: int, temperature: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(outputs, inputs))
+        self.temperature = temperature
+
+    @torch.no_grad()
+    def grow(self, classes: int, generator: torch.Generator) -> None:
+        bound = 1 / math.sqrt(self.weight.shape[1])
+        _add_rows(self.weight, classes - len(self.weight), bound, generator)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return F.linear(F.normalize(features, dim=1), F.normalize(self.weight, dim=1)) / self.temperature
+
+
 class GrowingLinear(GrowingHead):
     """A linear layer that can grow, and be restored at any size."""
 
@@ -33,15 +56,18 @@ class GrowingLinear(GrowingHead):
 
     @torch.no_grad()
     def grow(self, classes: int, generator: torch.Generator) -> None:
-        added = max(0, classes - self.outputs)
-        inputs = self.weight.shape[1]
-        require_room(added * (inputs + 1) * self.weight.element_size())
-        bound = 1 / math.sqrt(inputs)
-        weight = torch.empty(added, inputs).uniform_(-bound, bound, generator=generator)
-        bias = torch.empty(added).uniform_(-bound, bound, generator=generator)
-        self.weight.data = torch.cat([self.weight.data, weight.to(self.weight.device)])
-        self.bias.data = torch.cat([self.bias.data, bias.to(self.bias.device)])
-        self.weight.grad = self.bias.grad = None
+        bound, added = 1 / math.sqrt(self.weight.shape[1]), classes - self.outputs
+        _add_rows(self.weight, added, bound, generator)
+        _add_rows(self.bias, added, bound, generator)
 
     def forward(self, features: Tensor) -> Tensor:
         return F.linear(features, self.weight, self.bias)
+
+
+def _add_rows(parameter: nn.Parameter, rows: int, bound: float, generator: torch.Generator) -> None:
+    """Add rows that are drawn uniformly from [-bound, bound]; the parameter keeps its identity."""
+    shape = (max(0, rows), *parameter.shape[1:])
+    require_room(math.prod(shape) * parameter.element_size())
+    added = torch.empty(shape).uniform_(-bound, bound, generator=generator)
+    parameter.data = torch.cat([parameter.data, added.to(parameter.device)])
+    parameter.grad = None

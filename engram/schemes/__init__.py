@@ -15,6 +15,7 @@ from engram.schemes.ocm import (
     sixteen_transforms,
     stream_information_loss,
 )
+from engram.schemes.proxy_contrastive import ProxyContrastiveReplay, proxy_contrastive_loss
 
 __all__ = [
     "AsymmetricReplay",
@@ -25,12 +26,14 @@ __all__ = [
     "FineTune",
     "LearningWithoutForgetting",
     "MutualInformationMaximization",
+    "ProxyContrastiveReplay",
     "SupervisedContrastiveReplay",
     "distillation_loss",
     "dual_view_loss",
     "memory_information_loss",
     "own_classes_loss",
     "project_gradient",
+    "proxy_contrastive_loss",
     "sixteen_labels",
     "sixteen_transforms",
     "stream_information_loss",

@@ -11,7 +11,7 @@ from engram.retrieval import MaximalGradientInterference, MaximallyInterfered
 from engram.testing import CHECKS, feed, small_options, toy_stream
 
 CHECKED = [
-    *("er-ema", "er-ace"),
+    *("er-ema", "er-ace", "pcr"),
     *("fine-tune", "iid-offline", "ewc++", "lwf", "a-gem", "er", "mir", "gss", "aser", "dvc", "scr", "ocm", "rar"),
     *("rar-s", "rar-ncm", "er+ssd", "dvc+ssd", "scr+ssd", "rar+ssd", "rar-s+ssd", "ocm+ssd", "mir+ssd"),
     *("scr+gss", "scr+aser", "scr+dynamic", "er+dynamic"),
