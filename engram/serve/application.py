@@ -103,7 +103,8 @@ async def _refuse(request: Request, error: Exception) -> Response:
     """Answer with the reason of an error, without anything of the program in it."""
     refusal = _refusal_of(error)
     request.app.state.count_refusal()
-    return AsciiResponse(refusal.body(), status_code=refusal.status, headers=refusal.headers())
+    headers = dict(getattr(error, "headers", None) or {}) if isinstance(error, HTTPException) else {}
+    return AsciiResponse(refusal.body(), status_code=refusal.status, headers=headers | refusal.headers())
 
 
 def _refusal_of(error: Exception) -> Refusal:

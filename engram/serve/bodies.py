@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from engram.base.errors import InputError
 from engram.persistence.parsing import parse_json
 from engram.serve.batches import Array
 from engram.serve.limits import ServeLimits
@@ -27,6 +28,8 @@ NPY_HEAD = 4096
 """Most bytes of the header of an array in an .npz file."""
 MOST_MEMBERS = 8
 """Most arrays in an .npz file."""
+LARGEST_SIZE = 1 << 31
+"""Bound of a number in the shape of an array."""
 
 
 def from_json(content: bytes, shape: tuple[int, int, int], limits: ServeLimits) -> tuple[Array, Any]:
@@ -56,7 +59,13 @@ def from_json(content: bytes, shape: tuple[int, int, int], limits: ServeLimits) 
 def from_pictures(pictures: Sequence[bytes], shape: tuple[int, int, int], limits: ServeLimits) -> Array:
     """Return pictures (PNG, JPEG, WebP, GIF or BMP files) as uint8 images of one shape (C,H,W), cropped and scaled."""
     _require_count(len(pictures), limits)
-    return np.stack([_picture(content, index, shape, limits) for index, content in enumerate(pictures)])
+    count = sum(_pixel_count(content, index) for index, content in enumerate(pictures))
+    if count > limits["most_pixels"]:
+        raise Refusal(
+            413,
+            f"the pictures have {count:,} pixels together, at most {limits['most_pixels']:,} are allowed: scale them",
+        )
+    return np.stack([_picture(content, index, shape) for index, content in enumerate(pictures)])
 
 
 def from_npz(content: bytes, limits: ServeLimits) -> tuple[Array, Any]:
@@ -93,20 +102,27 @@ def form_labels(texts: Sequence[str], are_integers: bool) -> list[int | str]:
         raise Refusal(422, "this learner's labels are integers: give an integer for every image") from error
 
 
-def _picture(content: bytes, index: int, shape: tuple[int, int, int], limits: ServeLimits) -> Array:
+def _pixel_count(content: bytes, index: int) -> int:
+    """Return how many pixels a picture says it has, without decoding it."""
     try:
         with Image.open(io.BytesIO(content), formats=PICTURES) as opened:
-            count = opened.width * opened.height
-        if count > limits["most_pixels"]:
-            raise Refusal(413, f"image {index} has {count:,} pixels, at most {limits['most_pixels']:,} are allowed")
-        pixels = decode(content, shape[1], f"image {index}")
-    except Refusal:
-        raise
+            return opened.width * opened.height
     except Exception as error:  # Pillow may raise anything on a damaged file
-        raise Refusal(422, f"image {index} cannot be read: send PNG, JPEG, WebP, GIF or BMP files") from error
+        raise _unreadable(index) from error
+
+
+def _picture(content: bytes, index: int, shape: tuple[int, int, int]) -> Array:
+    try:
+        pixels = decode(content, shape[1], f"image {index}")
+    except InputError as error:
+        raise _unreadable(index) from error
     if shape[0] == 3:
         return pixels
     return np.asarray(Image.fromarray(pixels.transpose(1, 2, 0)).convert("L"))[None]
+
+
+def _unreadable(index: int) -> Refusal:
+    return Refusal(422, f"image {index} cannot be read: send PNG, JPEG, WebP, GIF or BMP files")
 
 
 def _as_images(raw: bytes, shape: Any, dtype: Any, limits: ServeLimits) -> Array:
@@ -114,8 +130,8 @@ def _as_images(raw: bytes, shape: Any, dtype: Any, limits: ServeLimits) -> Array
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise Refusal(422, f"images are {str(dtype)[:20]}: give uint8, or float32 in [0,1]")
     sizes = list(shape) if isinstance(shape, list | tuple) else []
-    if len(sizes) != 4 or any(type(size) is not int or size < 0 for size in sizes):
-        raise Refusal(422, f"the shape of images is {str(shape)[:40]}: give (N,C,H,W)")
+    if len(sizes) != 4 or any(type(size) is not int or not 0 < size < LARGEST_SIZE for size in sizes):
+        raise Refusal(422, f"the shape of images is {str(shape)[:40]}: give (N,C,H,W), at least one of each")
     _require_count(sizes[0], limits)
     if max(sizes[2:]) > limits["most_side"]:
         raise Refusal(
@@ -149,6 +165,8 @@ def _members(content: bytes, limits: ServeLimits) -> dict[str, tuple[bytes, tupl
         members = archive.infolist()
         if len(members) > MOST_MEMBERS or sum(member.file_size for member in members) > int(limits["body_bytes"]):
             raise Refusal(413, f"the .npz file holds more than {limits['body_bytes']:,} bytes or {MOST_MEMBERS} arrays")
+        if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
+            raise Refusal(422, "the .npz file is compressed in an unusual way: write it with numpy.savez")
         for member in members:
             with archive.open(member) as file:
                 raw = file.read(member.file_size)

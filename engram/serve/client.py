@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
 import secrets
@@ -110,7 +111,11 @@ class Client:
                 if wait is None or time.monotonic() + wait > deadline:
                     raise refusal from None
                 time.sleep(wait)
-            except (OSError, ValueError) as error:  # the server is away, or was killed in the middle of an answer
+            except (
+                OSError,
+                ValueError,
+                http.client.HTTPException,
+            ) as error:  # the server is away, or was killed in the middle of an answer
                 if time.monotonic() + pause > deadline:
                     raise ServerError(0, f"the server does not answer: {error}") from error
                 time.sleep(pause)
@@ -128,13 +133,20 @@ class Client:
 
 def _packed(images: Any, labels: Sequence[int | str] | None = None) -> bytes:
     """Return images and labels as an .npz file."""
-    arrays = {"images": np.ascontiguousarray(images)}
+    arrays: dict[str, Any] = {"images": np.ascontiguousarray(images)}
     if arrays["images"].dtype == np.float64:
         arrays["images"] = arrays["images"].astype(np.float32)
     if labels is not None:
+        if len({isinstance(label, str) for label in labels}) > 1:
+            raise ValueError("labels mix integers and strings: use one kind for the whole stream")
         arrays["labels"] = np.asarray(labels)
+    for name, array in arrays.items():
+        if array.dtype.kind not in "iufU":
+            raise ValueError(
+                f"{name} are {array.dtype}: images are uint8 or float32, labels 64-bit integers or strings"
+            )
     written = io.BytesIO()
-    np.savez(written, allow_pickle=False, **arrays)
+    np.savez(written, **arrays)
     return written.getvalue()
 
 

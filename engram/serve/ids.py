@@ -35,17 +35,12 @@ class SeenIds:
         while len(self._seen) > self.most:
             self._seen.popitem(last=False)
 
-    def copy(self) -> SeenIds:
-        """Return a copy that later ids do not change."""
-        twin = SeenIds(self.most)
-        twin._seen = self._seen.copy()
-        return twin
-
-    def to_tree(self) -> dict[str, Tensor]:
-        """Return the ids as tensors, oldest first."""
-        joined = bytearray(b"".join(key + content for key, (content, _) in self._seen.items()))
+    def to_tree(self, position: int) -> dict[str, Tensor]:
+        """Return the ids of batches up to a position as tensors, oldest first; those after it are in the journal."""
+        kept = [(key + content, place) for key, (content, place) in self._seen.items() if place <= position]
+        joined = bytearray(b"".join(key for key, _ in kept))
         hashes = torch.frombuffer(joined, dtype=torch.uint8) if joined else torch.zeros(0, dtype=torch.uint8)
-        positions = torch.tensor([position for _, position in self._seen.values()], dtype=torch.int64)
+        positions = torch.tensor([place for _, place in kept], dtype=torch.int64)
         return {"hashes": hashes.view(-1, 2 * DIGEST), "positions": positions}
 
     @classmethod

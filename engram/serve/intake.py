@@ -14,6 +14,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from torch import Tensor
+
+from engram.base.errors import InputError
 from engram.base.validation import Label, check_images, check_labels
 from engram.serve.batches import LabeledBatch
 from engram.serve.ids import SeenIds, digest
@@ -104,7 +107,7 @@ class Intake:
                 )
             try:
                 entry = self.journal.append(batch_id.encode() + b"\0" + content)
-            except OSError as error:
+            except (OSError, InputError) as error:
                 _log.error("the journal cannot be written: %s", error)
                 raise Refusal(503, "the batch could not be written to disk and was not accepted", 10.0) from error
             self._note(batch_id, batch, content, entry)
@@ -129,11 +132,11 @@ class Intake:
             self.closed = self.closed or reason
             self._changed.notify_all()
 
-    def begin_file(self) -> SeenIds:
-        """Let the next batch begin a new file of the journal, and return a copy of the ids."""
+    def begin_file(self, position: int) -> dict[str, Tensor]:
+        """Let the next batch begin a new file of the journal, and return the ids of batches up to a position."""
         with self._changed:
             self.journal.close_file()
-            return self.ids.copy()
+            return self.ids.to_tree(position)
 
     def forget(self, position: int) -> None:
         """Remove the files of the journal that hold nothing after a position."""

@@ -25,7 +25,7 @@ class ServeLimits(TypedDict, total=False):
     body_seconds: Annotated[Positive, Default(30.0), "Seconds in which a request's body must have arrived."]
     most_images: Annotated[Count, Default(256), "Images in a request."]
     most_side: Annotated[Count, Default(256), "Pixels per side of an image in an array."]
-    most_pixels: Annotated[Count, Default(4096 * 4096), "Pixels of a picture (PNG, JPEG) before it is scaled down."]
+    most_pixels: Annotated[Count, Default(1 << 25), "Pixels of all pictures (PNG, JPEG) of a request, before scaling."]
     most_classes: Annotated[Count, Default(1000), "Classes that a learner may be taught."]
     most_queued: Annotated[Count, Default(64), "Batches that wait to be learned; further ones are answered with 429."]
     most_requests: Annotated[Count, Default(32), "Requests that are answered at the same time."]

@@ -82,7 +82,7 @@ def prometheus_text(learners: Mapping[str, tuple[Metrics, Mapping[str, float], M
             lines += each.times[name].lines(f"engram_{name}_seconds", learner)
     for name in sorted({name for _, values, _ in learners.values() for name in values}):
         lines += [f"# TYPE engram_{name} gauge"]
-        lines += [f'engram_{name}{{learner="{key}"}} {values[name]:g}' for key, (_, values, _) in learners.items()]
+        lines += [f'engram_{name}{{learner="{key}"}} {values[name]:.15g}' for key, (_, values, _) in learners.items()]
     lines += ["# TYPE engram_bytes gauge"]
     for learner, (_, _, held) in learners.items():
         lines += [f'engram_bytes{{learner="{learner}",part="{part}"}} {size}' for part, size in held.items()]

@@ -210,7 +210,7 @@ class Service:
     def _extra(self, position: int) -> Tree:
         """Return what is saved with a checkpoint. The journal goes on in a new file."""
         served = {"journal": self.identity.hex(), "position": position, "threads": self.threads}
-        return {"served": served | {"ids": self.intake.begin_file().to_tree()}, "before": self.before}
+        return {"served": served | {"ids": self.intake.begin_file(position)}, "before": self.before}
 
     def _refuse_foreign_journal(self) -> None:
         if any((self.folder / JOURNAL).glob("*.log")):

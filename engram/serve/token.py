@@ -68,10 +68,18 @@ def require_safe_binding(host: str, token: Token | None) -> None:
 
 
 def host_of(header: str) -> str:
-    """Return the name in a Host header, without the port."""
-    return urlsplit(f"//{header}").hostname or ""
+    """Return the name in a Host header, without the port; nothing if the header is malformed.
+
+    >>> host_of("localhost:8080"), host_of("[::1]:80"), host_of("[")
+    ('localhost', '::1', '')
+    """
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
 
 
 def is_own_origin(origin: str, host: str) -> bool:
     """Return whether a page's Origin header names the server that the Host header names."""
-    return urlsplit(origin).netloc.lower() == host.lower()
+    scheme, _, place = origin.partition("://")
+    return scheme in ("http", "https") and place.lower() == host.lower()

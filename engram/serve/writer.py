@@ -99,8 +99,11 @@ class Writer(threading.Thread):
             _log.error("no checkpoint was written (%s); the journal keeps everything", error)
         else:
             self.saved = self.position
-            self.intake.forget(older)
             self.metrics.count("checkpoints")
+            try:
+                self.intake.forget(older)
+            except OSError as error:
+                _log.warning("files of the journal that are not needed any more could not be removed: %s", error)
         self._saved_at, self._saved_bytes = time.monotonic(), self.intake.journal.bytes
         self.metrics.checkpoint_seconds = self._saved_at - began
 
