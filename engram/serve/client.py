@@ -111,11 +111,8 @@ class Client:
                 if wait is None or time.monotonic() + wait > deadline:
                     raise refusal from None
                 time.sleep(wait)
-            except (
-                OSError,
-                ValueError,
-                http.client.HTTPException,
-            ) as error:  # the server is away, or was killed in the middle of an answer
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                # The server is away, or was killed in the middle of an answer.
                 if time.monotonic() + pause > deadline:
                     raise ServerError(0, f"the server does not answer: {error}") from error
                 time.sleep(pause)
@@ -140,11 +137,8 @@ def _packed(images: Any, labels: Sequence[int | str] | None = None) -> bytes:
         if len({isinstance(label, str) for label in labels}) > 1:
             raise ValueError("labels mix integers and strings: use one kind for the whole stream")
         arrays["labels"] = np.asarray(labels)
-    for name, array in arrays.items():
-        if array.dtype.kind not in "iufU":
-            raise ValueError(
-                f"{name} are {array.dtype}: images are uint8 or float32, labels 64-bit integers or strings"
-            )
+        if arrays["labels"].dtype.kind not in "iuU":
+            raise ValueError(f"labels are {arrays['labels'].dtype}: give 64-bit integers or strings")
     written = io.BytesIO()
     np.savez(written, **arrays)
     return written.getvalue()

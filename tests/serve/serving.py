@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import numpy as np
 
 from engram import Learner
 from engram.serve.batches import LabeledBatch
-from engram.serve.limits import ServeLimits, resolve_limits
+from engram.serve.limits import resolve_limits
 from engram.serve.service import Service, ServiceSettings
 from tests.helpers import small_learner, start_engram, toy_images
 
@@ -97,8 +98,6 @@ def server(folder: Path, *options: str, port: int = 0) -> Iterator[tuple[subproc
 
 
 def npz(**arrays: Any) -> bytes:
-    import io
-
     written = io.BytesIO()
     np.savez(written, **arrays)
     return written.getvalue()
@@ -110,6 +109,3 @@ def undisturbed(folder: Path, batches: list[LabeledBatch]) -> Learner:
     for batch in batches:
         learner.observe(batch.images, batch.labels)
     return learner
-
-
-__all__ = ["LIMITS", "SECRET", "ServeLimits"]
