@@ -10,7 +10,7 @@ from engram.serve import journal as journal_module
 from engram.serve.journal import Journal, JournalError
 
 IDENTITY = bytes(range(16))
-CONTENTS = [b"first", b"", b"third" * 100]
+CONTENTS = [b"first", b"", b"third" * 10]
 
 
 def filled(folder: Path, contents: list[bytes] = CONTENTS) -> Journal:
@@ -32,12 +32,12 @@ def only_file(folder: Path) -> Path:
 
 def test_what_was_appended_is_recovered_in_order(tmp_path: Path) -> None:
     filled(tmp_path)
-    assert recovered(tmp_path) == [(1, b"first"), (2, b""), (3, b"third" * 100)]
+    assert recovered(tmp_path) == [(1, b"first"), (2, b""), (3, b"third" * 10)]
 
 
 def test_what_the_checkpoint_contains_is_not_recovered(tmp_path: Path) -> None:
     filled(tmp_path)
-    assert recovered(tmp_path, last=2) == [(3, b"third" * 100)]
+    assert recovered(tmp_path, last=2) == [(3, b"third" * 10)]
 
 
 def test_a_record_is_read_back_by_its_entry(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_torn_last_record_is_cut_off_at_every_byte(tmp_path: Path) -> None:
     filled(tmp_path)
     path = only_file(tmp_path)
     whole = path.read_bytes()
-    end_of_second = len(whole) - len(b"third" * 100) - 20
+    end_of_second = len(whole) - len(b"third" * 10) - 20
     for cut in range(end_of_second + 1, len(whole)):
         path.write_bytes(whole[:cut])
         assert recovered(tmp_path) == [(1, b"first"), (2, b"")]

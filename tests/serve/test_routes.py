@@ -32,6 +32,13 @@ def client(tmp_path: Path) -> Iterator[Any]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A client for requests that change nothing."""
+    with web_client(some_learner(tmp_path_factory.mktemp("shared") / "toy", 6)) as opened:
+        yield opened
+
+
 def service_of(client: Any) -> Service:
     found: Service = client.app.app.state.services["toy"]
     return found
@@ -238,20 +245,20 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_bad_request_is_refused_with_a_reason_and_changes_nothing(name: str, client: Any) -> None:
+def test_a_bad_request_is_refused_with_a_reason_and_changes_nothing(name: str, shared: Any) -> None:
     method, path, request, status = REFUSED[name]
-    before = fingerprint(service_of(client).writer.learner)
-    answer = client.request(method, path, **request)
+    before = fingerprint(service_of(shared).writer.learner)
+    answer = shared.request(method, path, **request)
     assert answer.status_code == status, answer.text
     assert answer.json()["detail"]
     assert "Traceback" not in answer.text
-    assert str(service_of(client).folder) not in answer.text
-    assert fingerprint(service_of(client).writer.learner) == before
-    assert client.get("/status").json()["accepted"] == 0
+    assert str(service_of(shared).folder) not in answer.text
+    assert fingerprint(service_of(shared).writer.learner) == before
+    assert shared.get("/status").json()["accepted"] == 0
 
 
-def test_a_method_that_a_route_lacks_is_answered_with_those_it_has(client: Any) -> None:
-    assert client.delete("/observe").headers["allow"] == "POST"
+def test_a_method_that_a_route_lacks_is_answered_with_those_it_has(shared: Any) -> None:
+    assert shared.delete("/observe").headers["allow"] == "POST"
 
 
 def test_a_full_queue_is_answered_with_429(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,15 +309,15 @@ def test_with_the_token_everything_answers(tmp_path: Path) -> None:
         assert client.get("/status", headers={"authorization": f"bearer {SECRET}"}).status_code == 200
 
 
-def test_the_description_names_every_route_and_type(client: Any) -> None:
-    schema = client.get("/openapi.json").json()
+def test_the_description_names_every_route_and_type(shared: Any) -> None:
+    schema = shared.get("/openapi.json").json()
     assert set(schema["paths"]) == {
         *("/observe", "/predict", "/status", "/memory", "/download"),
         *("/healthz", "/learners", "/metrics"),
     }
     kinds = {"application/json", "multipart/form-data", "application/octet-stream"}
     assert set(schema["paths"]["/observe"]["post"]["requestBody"]["content"]) == kinds
-    text = client.get("/docs").text
+    text = shared.get("/docs").text
     assert "POST /observe" in text
     assert "http://" not in text + json.dumps(schema)
     assert "https://" not in text + json.dumps(schema)
