@@ -2,7 +2,6 @@
 
 import random
 import signal
-import subprocess
 import threading
 import time
 import urllib.error
@@ -111,21 +110,3 @@ def test_a_real_server_refuses_what_is_too_large_or_without_token_and_still_answ
         _, error = process.communicate(timeout=60)
         assert "Traceback" not in error
     assert Learner.load(tmp_path / "new").iteration == 1
-
-
-def refused_start(*arguments: str) -> str:
-    process = start_engram("serve", *arguments)
-    try:
-        _, error = process.communicate(timeout=60)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        raise
-    assert process.returncode not in (0, None)
-    return error
-
-
-def test_a_server_does_not_start_where_others_reach_it_without_a_token(tmp_path: Path) -> None:
-    error = refused_start(str(some_learner(tmp_path / "toy")), "--host", "0.0.0.0", "--port", "0")
-    assert "--token-file" in error
-    assert "Traceback" not in error

@@ -31,9 +31,8 @@ def teach(opened: Service, batches: range) -> None:
         opened.observe(f"id-{index}", labeled(index))
 
 
-@pytest.mark.parametrize("method", ["er", "scr+ssd"])
-def test_a_served_learner_ends_as_one_that_is_called_directly(method: str, tmp_path: Path) -> None:
-    some_learner(tmp_path / "served", 2, method)
+def test_a_served_learner_ends_as_one_that_is_called_directly(tmp_path: Path) -> None:
+    some_learner(tmp_path / "served", 2)
     expected = undisturbed(tmp_path / "served", [labeled(index) for index in range(10, 22)])
     with service(tmp_path / "served") as opened:
         teach(opened, range(10, 22))
