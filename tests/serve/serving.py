@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,7 +63,11 @@ def crash(killed: Service) -> None:
 
 
 def wait_for(opened: Service, position: int) -> None:
-    assert opened.publication.wait_for(position, 60), opened.writer.failure
+    """Wait until predictions come from a learner that has learned so many batches, or learning has stopped."""
+    deadline = time.monotonic() + 30
+    while not opened.publication.wait_for(position, 0.1):
+        assert opened.writer.failure is None
+        assert time.monotonic() < deadline, f"batch {position} was not learned: {opened.status()}"
 
 
 @contextmanager
