@@ -148,7 +148,11 @@ def _refusal(error: urllib.error.HTTPError) -> tuple[ServerError, float | None]:
     """Return what the server said, and the seconds after which to try again, if that helps."""
     with error:
         try:
-            said = json.loads(error.read())
-            return ServerError(error.code, str(said["detail"])), said.get("retry_after")
-        except (ValueError, KeyError, TypeError, AttributeError, OSError):
-            return ServerError(error.code, "the server gave no reason"), 1.0 if error.code == 503 else None
+            content = error.read()
+        except (OSError, http.client.HTTPException):  # it was killed in the middle of this answer
+            return ServerError(error.code, "the answer was cut off"), FIRST_PAUSE
+    try:
+        said = json.loads(content)
+        return ServerError(error.code, str(said["detail"])), said.get("retry_after")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ServerError(error.code, "the server gave no reason"), 1.0 if error.code == 503 else None

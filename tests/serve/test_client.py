@@ -60,11 +60,14 @@ def hangs_up(handler: BaseHTTPRequestHandler) -> None:
     handler.connection.close()
 
 
-def stops_in_the_middle(handler: BaseHTTPRequestHandler) -> None:
-    handler.send_response(200)
-    handler.send_header("content-length", "1000")
-    handler.end_headers()
-    handler.wfile.write(b'{"id": ')
+def stops_in_the_middle(status: int) -> Answer:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(status)
+        handler.send_header("content-length", "1000")
+        handler.end_headers()
+        handler.wfile.write(b'{"id": ')
+
+    return answer
 
 
 RECEIPT = {"id": "x", "position": 1, "duplicate": False, "queued": 1}
@@ -73,9 +76,10 @@ RECEIPT = {"id": "x", "position": 1, "duplicate": False, "queued": 1}
 def test_a_batch_is_sent_again_with_its_id_until_it_is_acknowledged() -> None:
     x, y = batch_of(0)
     full = says(429, {"detail": "full", "retry_after": 0.01})
-    with answering(hangs_up, stops_in_the_middle, full, says(200, RECEIPT)) as (url, asked):
+    torn = (hangs_up, stops_in_the_middle(200), stops_in_the_middle(429))
+    with answering(*torn, full, says(200, RECEIPT)) as (url, asked):
         assert Client(url).observe(x, y) == RECEIPT
-    assert len(asked) == 4
+    assert len(asked) == 5
     assert len({(path, body) for path, body, _ in asked}) == 1
     assert asked[0][0].startswith("/observe?id=")
     images, labels = from_npz(asked[0][1], LIMITS)

@@ -62,8 +62,9 @@ def test_a_server_that_is_killed_again_and_again_loses_nothing_and_learns_nothin
             port = int(url.rpartition(":")[2])
             senders = senders or [Sender(url, number) for number in range(SENDERS)]
             for sender in senders:
-                if not sender.is_alive():
+                if kill == 0:
                     sender.start()
+                assert sender.error is None, repr(sender.error)
             acknowledged = sum(len(sender.positions) for sender in senders)
             deadline = time.monotonic() + 60
             while sum(len(sender.positions) for sender in senders) == acknowledged and time.monotonic() < deadline:
@@ -74,7 +75,7 @@ def test_a_server_that_is_killed_again_and_again_loses_nothing_and_learns_nothin
             sender.enough.set()
         for sender in senders:
             sender.join(120)
-            assert sender.error is None
+            assert sender.error is None, repr(sender.error)
             assert not sender.is_alive()
         order = sorted((position, index) for sender in senders for index, position in sender.positions.items())
         assert [position for position, _ in order] == list(range(1, len(order) + 1))
