@@ -362,6 +362,32 @@ def mean_difference(name: str) -> Callable[[], str]:
     return value
 
 
+def serve() -> str:
+    measured = read("serve")
+    rows = {
+        "`/predict`, idle": "predict_idle",
+        "`/predict`, while batches are learned": "predict_while_learning",
+        "`/observe`, while batches are learned": "observe_while_learning",
+    }
+    head = ("request", "requests per second", "50 % below", "95 % below", "99 % below")
+    return table(
+        head,
+        [
+            [
+                name,
+                f"{measured[key]['requests_per_second']:.0f}",
+                *(f"{measured[key][f'p{share}_ms']:.1f} ms" for share in (50, 95, 99)),
+            ]
+            for name, key in rows.items()
+        ],
+    )
+
+
+def serve_direct() -> float:
+    """Return batches per second of `Learner.observe`, the better of the two measurements."""
+    return float(max(read("serve")["direct_batches_per_second"]))
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "half": half,
     "half, bytes": half_bytes,
@@ -380,6 +406,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "tiny and mini": tiny_mini,
     "smoke": smoke,
     "codecs": codecs,
+    "serve": serve,
     "bench": bench,
     "speed-ups": speedups,
     "growth, classes": lambda: growth("classes"),
@@ -389,6 +416,10 @@ TABLES: dict[str, Callable[[], str]] = {
 VALUES: dict[str, Callable[[], str]] = {
     "soak state": lambda: f"{read('soak')['state_bytes']:,}",
     "soak resident": lambda: f"{read('soak')['resident_bytes_in_a_thousand_batches'] / 1024:.0f}",
+    "serve direct": lambda: f"{serve_direct():.1f}",
+    "serve served": lambda: f"{read('serve')['served_batches_per_second']:.1f}",
+    "serve share": lambda: f"{100 * read('serve')['share_of_direct']:.0f} %",
+    "serve step": lambda: f"{1000 / serve_direct():.0f} ms",
     "last stretch scr+ssd mean": stretch("scr+ssd", mean),
     "last stretch scr+dynamic mean": stretch("scr+dynamic", mean),
     "demo-seeds5 ssd over dynamic": mean_difference("demo-seeds5"),

@@ -17,11 +17,12 @@ COMMANDS = {
     "report": "write one self-contained HTML page about finished runs",
     "methods": "list every method with its parts and its paper",
     "memory": "show the memory of a run, export it, or import it into a new learner",
+    "serve": "serve learners: teach and ask them by HTTP or in the browser, and lose nothing in a crash",
     "data": "list, describe, check and download data sets",
     "bench": "measure step time, share of the machine's limit, and summarizing overhead",
 }
 
-TRAINING = ("run", "demo", "paper", "bench")
+TRAINING = ("run", "demo", "paper", "bench", "serve")
 """Commands that are restarted with huge pages."""
 
 
