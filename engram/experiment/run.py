@@ -79,11 +79,11 @@ def run(
 
 
 def stream_of(config: RunConfig) -> TaskStream:
-    """Return the stream that a run learns from."""
+    """Return the stream that a run learns from. Its labels are the numbers of the classes, as in all recorded runs."""
     chosen = config.options
     shape: Any = {name: value for name, value in chosen.items() if name in schema_of(StreamOptions)}
     dataset = load_dataset(chosen["dataset"], chosen["image_size"], chosen["skip_damaged"])
-    stream = class_incremental(dataset, chosen["seed"], **shape)
+    stream = class_incremental(dataset.numbered(), chosen["seed"], **shape)
     for number, task in enumerate(stream.tasks, 1):
         if not len(task.test):
             raise InputError(

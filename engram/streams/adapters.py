@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from engram.streams.dataset import CHANNELS, Array, DataError, Dataset, from_arrays, held_out
+from engram.streams.dataset import CHANNELS, Array, DataError, Dataset, from_arrays, held_out, names_as_labels
 from engram.streams.images import resize, to_pixels
 
 IMAGE_COLUMNS, LABEL_COLUMNS = ("image", "img"), ("label", "labels", "fine_label")
@@ -52,7 +52,8 @@ def _named(data: Dataset, names: Sequence[str] | None) -> Dataset:
     """Return the data set with the names of its classes, if the labels are indices into `names`."""
     if names is None or not all(label.isdecimal() and int(label) < len(names) for label in data.class_names):
         return data
-    return replace(data, class_names=tuple(str(names[int(label)]) for label in data.class_names))
+    own = tuple(str(names[int(label)]) for label in data.class_names)
+    return replace(data, class_names=own, labels=names_as_labels(data.name, own) or data.labels)
 
 
 def _arrays(source: Any, size: int | None) -> tuple[Array, Array, Sequence[str] | None]:

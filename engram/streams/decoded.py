@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from engram.streams.cache import ImageSource, cached_pixels
-from engram.streams.dataset import Array, DataError, Dataset, held_out
+from engram.streams.dataset import Array, DataError, Dataset, held_out, names_as_labels
 from engram.streams.files import FileTree
 from engram.streams.images import LARGEST_FILE, decode
 
@@ -65,8 +65,9 @@ def from_files(
     images, kept = cached_pixels(name, source, [file.name for file in files], key, size, skip_damaged, order)
     left = [files[index] for index in kept]
     train = int((~_tested(left)).sum())
-    labels = np.array([file.label for file in left], dtype=np.int64)
-    return Dataset(name, images[:train], labels[:train], images[train:], labels[train:], tuple(class_names), left_out)
+    y = np.array([file.label for file in left], dtype=np.int64)
+    labels = names_as_labels(name, class_names)
+    return Dataset(name, images[:train], y[:train], images[train:], y[train:], tuple(class_names), left_out, labels)
 
 
 def _tested(files: Sequence[ImageFile]) -> Array:
