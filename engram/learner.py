@@ -11,6 +11,7 @@ from typing import Any, Unpack
 
 import numpy as np
 import torch
+from rich.progress import track
 from torch import Tensor, nn
 
 from engram.base.averaged import AveragedModel
@@ -23,13 +24,14 @@ from engram.base.exclusive import exclusive
 from engram.base.initialization import materialize
 from engram.base.interfaces import Augmentation, Classifier, Policy, Retrieval, Scheme, StoreReport
 from engram.base.model import Model
-from engram.base.validation import Label, check_images
+from engram.base.validation import Labels, check_images, likeliest_labels
 from engram.methods import ROLES, Composition, Method, compose, restore_part
 from engram.nets import ReducedResNet18, custom_backbone
 from engram.options import LearnerArguments, LearnerOptions, PartOptions, Reading, resolve_options
 from engram.persistence.restore import restored
 from engram.persistence.state import Tree, pad_optimizer_state
 from engram.stream_consumer import StreamConsumer
+from engram.streams import BATCH, FOLDER_SIZE, ImageReading, read_images, to_batches
 
 LOWER_RATE = "the batch was not learned; lower the learning rate"
 
@@ -42,7 +44,7 @@ class Learner(StreamConsumer[StepContext]):
     >>> learner = Learner("scr+ssd", memory_size=4, net={"width": 8}, theta={"width": 8})
     >>> images = np.random.default_rng(0).random((8, 1, 16, 16), dtype=np.float32)
     >>> learner.observe(images, ["cat", "dog"] * 4)
-    >>> sorted(set(learner.predict(images))) <= ["cat", "dog"]
+    >>> set(learner.predict(images)) <= {"cat", "dog"}
     True
 
     Args:
@@ -107,6 +109,37 @@ class Learner(StreamConsumer[StepContext]):
 
     partial_fit = observe
 
+    def learn(
+        self,
+        source: Any,
+        *,
+        batch: int = BATCH,
+        size: int | None = None,
+        seed: int = 0,
+        skip_damaged: bool = False,
+        progress: bool = False,
+    ) -> int:
+        """Learn from every image of a source once, and return the number of images.
+
+        Args:
+            source: a folder with one folder of images per class, a pair `(x, y)`, a torch or Hugging Face data set, a
+                DataLoader, or any iterable of batches `(images, labels)`.
+            batch: number of images in a batch, where the source has no batches of its own.
+            size: pixels per side of images from files and of PIL images; those the learner knows if not given, else 32.
+            seed: seed of the order of images, where the source is a folder or a data set.
+            skip_damaged: leave out image files that cannot be read, instead of stopping.
+            progress: show a progress bar.
+        """
+        reading = ImageReading(batch, size or self._image_size, self.options["fit"], seed, skip_damaged)
+        batches = to_batches(source, reading)
+        seen = 0
+        for x, y in track(batches, "learning", batches.count, disable=not progress):
+            if len(y):
+                self.observe(x, y)
+                seen += len(y)
+        self.tell_if_not_summarized()
+        return seen
+
     @exclusive
     def rehearse(self, steps: int, batch: int = 10) -> None:
         """Train on the memory alone.
@@ -131,11 +164,11 @@ class Learner(StreamConsumer[StepContext]):
         Heads made for `classes_total` classes also score those not seen yet, in the columns behind.
 
         Args:
-            x: images, as `observe` takes them.
+            x: images, as `observe` takes them; or the path of an image file, or a list of paths.
             answer_from: the net that answers, if not the one the learner was told to use.
         """
         self._require_observed("nothing can be predicted")
-        images = check_images(x, self.image_shape, allow_empty=True)
+        images = check_images(self._read(x), self.image_shape, allow_empty=True)
         ctx = self._answering_context(answer_from or self.options["answer_from"] or "net")
         with using_threads(self.options["threads"]):
             if len(images):
@@ -145,14 +178,13 @@ class Learner(StreamConsumer[StepContext]):
                 return self.classifier.scores(blank, ctx)[:0]
         return torch.zeros(0, len(self.labels))
 
-    def predict(self, x: Any, *, answer_from: Reading | None = None) -> list[Label | None]:
-        """Return the likeliest label of each image, as given to `observe`.
+    def predict(self, x: Any, *, answer_from: Reading | None = None) -> Labels:
+        """Return the likeliest label of each image, as given to `observe`, in an array of integers or strings.
 
-        It is None where a class not seen yet scores highest, which only heads made for `classes_total` classes can do.
+        Heads made for `classes_total` classes may score a class highest that was not seen yet. The label is then None,
+        and the array is one of objects.
         """
-        scores = self.scores(x, answer_from=answer_from)
-        likeliest = scores.argmax(1).tolist() if len(scores) else []
-        return [self.labels[index] if index < len(self.labels) else None for index in likeliest]
+        return likeliest_labels(self.scores(x, answer_from=answer_from), self.labels)
 
     def predict_proba(self, x: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
         """Return the softmax of the scores, in the order of `labels`."""
@@ -249,6 +281,18 @@ class Learner(StreamConsumer[StepContext]):
         self.model.version += 1
         if self.options["average"] is not None:
             self.averaged.follow(self.model)
+
+    @property
+    def _image_size(self) -> int | None:
+        """Pixels per side of the images it knows."""
+        return self.image_shape[1] if self.image_shape else None
+
+    def _read(self, x: Any) -> Any:
+        """Return the images of files that are named; anything else as it is."""
+        paths = [x] if isinstance(x, str | Path) else x
+        if not isinstance(paths, list | tuple) or not paths or not all(isinstance(each, str | Path) for each in paths):
+            return x
+        return read_images(paths, self._image_size or FOLDER_SIZE, self.options["fit"])
 
     def _augmented(self, batch: Batch, augmentation: Augmentation) -> Batch:
         return Batch(augmentation.augment(batch.x, self.rng["augmentation"]), batch.y)

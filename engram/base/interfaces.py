@@ -174,6 +174,9 @@ class Summarizer(MemoryPart):
         """Take the summarizing net θ. Called once, when the shape of the images is known."""
         raise NotImplementedError
 
+    def tell_if_idle(self, ctx: MemoryContext) -> None:
+        """Log once, at the end of a stream or a task, that nothing could be summarized, why, and what to change."""
+
     def push(self, stream: Batch, ctx: MemoryContext) -> None:
         """Called before the batch is stored."""
         raise NotImplementedError

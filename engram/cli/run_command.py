@@ -25,12 +25,13 @@ from engram.experiment.save_interval import SaveInterval
 from engram.experiment.scheduler import run_jobs
 from engram.experiment.tensorboard import TensorBoardLog
 from engram.methods import DEFAULT_METHOD, MEMORIES, METHODS, configurable, find_method, is_method
-from engram.options import ComputeOptions, MemoryOptions, TrainingOptions
+from engram.options import ComputeOptions, ImageOptions, MemoryOptions, TrainingOptions
 from engram.report.tables import compare
 from engram.streams import StreamOptions
 
 GROUPS = {
     "data": DataOptions,
+    "images": ImageOptions,
     "stream": StreamOptions,
     "memory": MemoryOptions,
     "training": TrainingOptions,

@@ -62,10 +62,10 @@ def _arrays(source: Any, size: int | None) -> tuple[Array, Array, Sequence[str] 
     if isinstance(source, tuple | list) and len(source) == 2 and all(hasattr(each, "__len__") for each in source):
         x, y = _both(*source)
     elif hasattr(source, "column_names") and hasattr(source, "__len__"):
-        image, label, names = _columns(source)
+        image, label, names = hugging_face_columns(source)
         x, y = _stacked(((item[image], item[label]) for item in map(source.__getitem__, range(len(source)))), size)
     elif hasattr(source, "__getitem__") and hasattr(source, "__len__"):
-        x, y = _stacked(map(_pair, map(source.__getitem__, range(len(source)))), size)
+        x, y = _stacked(map(one_pair, map(source.__getitem__, range(len(source)))), size)
         names = getattr(source, "classes", None)
     else:
         raise DataError(
@@ -88,7 +88,7 @@ def _both(x: Any, y: Any) -> tuple[Array, Array]:
         ) from error
 
 
-def _columns(source: Any) -> tuple[str, str, Sequence[str] | None]:
+def hugging_face_columns(source: Any) -> tuple[str, str, Sequence[str] | None]:
     """Return the names of the columns with the images and the labels, and the names of the classes if it has them."""
     features = getattr(source, "features", None) or {}
 
@@ -108,7 +108,8 @@ def _columns(source: Any) -> tuple[str, str, Sequence[str] | None]:
     return column("Image", IMAGE_COLUMNS), label, getattr(features.get(label), "names", None)
 
 
-def _pair(item: Any) -> tuple[Any, Any]:
+def one_pair(item: Any) -> tuple[Any, Any]:
+    """Return an item of a data set as an image and its label."""
     if not isinstance(item, tuple | list) or len(item) != 2:
         raise DataError(f"an item of the data set is a {type(item).__name__}: each must be a pair (image, label)")
     return item[0], item[1]
