@@ -82,7 +82,9 @@ def to_batches(source: Any, reading: ImageReading) -> Batches:
     if isinstance(source, Dataset):
         source = (source.train_x, source.labels_of(source.train_y))
     if _is_pair_of_arrays(source):
-        x, y = source
+        x, y = source[0], np.asarray(source[1])
+        if len(x) != len(y):
+            raise DataError(f"there are {len(x)} images but {len(y)} labels: give one label per image")
         return _shuffled(len(x), reading, lambda index: (x[index], y[index]))
     if hasattr(source, "column_names"):
         return _hugging_face(source, reading)
