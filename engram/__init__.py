@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from engram.base.errors import InputError, NonFiniteLossError, NonFiniteStateError, NotReadyError
-    from engram.evaluation import Evaluation, Interval, Prequential, evaluate
+    from engram.evaluation import Evaluation, Interval, Prequential, evaluate, score_images
     from engram.experiment.config import RunConfig
     from engram.experiment.result import RunResult
     from engram.experiment.run import run
@@ -43,6 +43,7 @@ __all__ = [
     "load_dataset",
     "register_dataset",
     "run",
+    "score_images",
 ]
 
 _HOMES = {
@@ -68,6 +69,7 @@ _HOMES = {
     "load_dataset": "engram.streams",
     "register_dataset": "engram.streams",
     "run": "engram.experiment.run",
+    "score_images": "engram.evaluation",
 }
 
 

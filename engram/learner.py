@@ -31,7 +31,7 @@ from engram.options import LearnerArguments, LearnerOptions, PartOptions, Readin
 from engram.persistence.restore import restored
 from engram.persistence.state import Tree, pad_optimizer_state
 from engram.stream_consumer import StreamConsumer
-from engram.streams import BATCH, FOLDER_SIZE, ImageReading, read_images, to_batches
+from engram.streams import BATCH, ImageReading, read_if_files, to_batches
 
 LOWER_RATE = "the batch was not learned; lower the learning rate"
 
@@ -90,6 +90,11 @@ class Learner(StreamConsumer[StepContext]):
         """The name of the method, or None for a composition of the caller's own."""
         return self.composition.name
 
+    @property
+    def reading(self) -> ImageReading:
+        """How image files are read: in the size of the images it knows, if it knows any."""
+        return ImageReading(size=self.image_shape[1] if self.image_shape else None, fit=self.options["fit"])
+
     def __repr__(self) -> str:
         seen = f"{self.iteration} batches, {len(self.labels)} classes"
         return f"Learner({self.method or 'own composition'!r}: {seen} seen, on {self.device})"
@@ -130,7 +135,8 @@ class Learner(StreamConsumer[StepContext]):
             skip_damaged: leave out image files that cannot be read, instead of stopping.
             progress: show a progress bar.
         """
-        reading = ImageReading(batch, size or self._image_size, self.options["fit"], seed, skip_damaged)
+        known = self.reading
+        reading = ImageReading(batch, size or known.size, known.fit, seed, skip_damaged)
         batches = to_batches(source, reading)
         seen = 0
         for x, y in track(batches, "learning", batches.count, disable=not progress):
@@ -168,7 +174,7 @@ class Learner(StreamConsumer[StepContext]):
             answer_from: the net that answers, if not the one the learner was told to use.
         """
         self._require_observed("nothing can be predicted")
-        images = check_images(self._read(x), self.image_shape, allow_empty=True)
+        images = check_images(read_if_files(x, self.reading), self.image_shape, allow_empty=True)
         ctx = self._answering_context(answer_from or self.options["answer_from"] or "net")
         with using_threads(self.options["threads"]):
             if len(images):
@@ -281,18 +287,6 @@ class Learner(StreamConsumer[StepContext]):
         self.model.version += 1
         if self.options["average"] is not None:
             self.averaged.follow(self.model)
-
-    @property
-    def _image_size(self) -> int | None:
-        """Pixels per side of the images it knows."""
-        return self.image_shape[1] if self.image_shape else None
-
-    def _read(self, x: Any) -> Any:
-        """Return the images of files that are named; anything else as it is."""
-        paths = [x] if isinstance(x, str | Path) else x
-        if not isinstance(paths, list | tuple) or not paths or not all(isinstance(each, str | Path) for each in paths):
-            return x
-        return read_images(paths, self._image_size or FOLDER_SIZE, self.options["fit"])
 
     def _augmented(self, batch: Batch, augmentation: Augmentation) -> Batch:
         return Batch(augmentation.augment(batch.x, self.rng["augmentation"]), batch.y)

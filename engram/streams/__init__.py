@@ -2,16 +2,14 @@
 
 from engram.streams.adapters import to_dataset
 from engram.streams.cache import DecodingStopped, stop_decoding_on
-from engram.streams.class_folders import SIZE as FOLDER_SIZE
 from engram.streams.dataset import DataError, Dataset, from_arrays
 from engram.streams.loading import DATASETS, load_dataset, register_dataset
 from engram.streams.order import Scenario, StreamOptions, Task, TaskStream, class_incremental, default_batch
-from engram.streams.sources import BATCH, Batches, ImageReading, image_files, read_images, to_batches
+from engram.streams.sources import BATCH, Batches, ImageReading, image_files, read_if_files, read_images, to_batches
 
 __all__ = [
     "BATCH",
     "DATASETS",
-    "FOLDER_SIZE",
     "Batches",
     "DataError",
     "Dataset",
@@ -26,6 +24,7 @@ __all__ = [
     "from_arrays",
     "image_files",
     "load_dataset",
+    "read_if_files",
     "read_images",
     "register_dataset",
     "stop_decoding_on",

@@ -101,15 +101,24 @@ def to_batches(source: Any, reading: ImageReading) -> Batches:
     return Batches(lambda start: (_batch(item, names) for item in itertools.islice(source, start, None)), count)
 
 
-def read_images(paths: Iterable[str | Path], size: int, fit: Fit = "crop") -> Array:
+def read_images(paths: Iterable[str | Path], reading: ImageReading) -> Array:
     """Return the pixels of image files as uint8 (N,3,size,size).
 
     Args:
         paths: the files.
-        size: pixels per side.
-        fit: how images that are not square become so.
+        reading: how images are read.
     """
-    return np.stack([_read(Path(path), size, fit) for path in paths] or [np.zeros((3, size, size), np.uint8)][:0])
+    size = reading.size or FOLDER_SIZE
+    images = [_read(Path(path).expanduser(), size, reading.fit) for path in paths]
+    return np.stack(images) if images else np.zeros((0, 3, size, size), np.uint8)
+
+
+def read_if_files(x: Any, reading: ImageReading) -> Any:
+    """Return the images of a file or of a list of files that are named by their paths; anything else as it is."""
+    paths = [x] if isinstance(x, str | Path) else x
+    if isinstance(paths, list | tuple) and paths and all(isinstance(each, str | Path) for each in paths):
+        return read_images(paths, reading)
+    return x
 
 
 def image_files(place: Path) -> list[Path]:

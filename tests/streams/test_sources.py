@@ -153,7 +153,7 @@ def test_photos_are_turned_upright(orientation: int, white: str, tmp_path: Path)
     exif[0x0112] = orientation
     path = tmp_path / "photo.jpg"
     path.write_bytes(as_file(halves(), "JPEG", exif=exif, quality=95))
-    pixels = read_images([path], 20, "stretch")[0, 0].astype(int)
+    pixels = read_images([path], ImageReading(size=20, fit="stretch"))[0, 0].astype(int)
     sides = {"left": pixels[:, :8], "right": pixels[:, -8:], "top": pixels[:8], "bottom": pixels[-8:]}
     assert max(sides, key=lambda side: sides[side].mean()) == white
     assert sides[white].min() > 200
@@ -199,4 +199,4 @@ def test_heic_is_named_with_what_to_install(tmp_path: Path) -> None:
     path = tmp_path / "IMG_1.HEIC"
     path.write_bytes(b"\0\0\0\x18ftypheic" + bytes(100))
     with pytest.raises(DataError, match=r"IMG_1\.HEIC is a HEIC image.*pip install pillow-heif"):
-        read_images([path], 16)
+        read_images([path], ImageReading(size=16))
