@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from engram.base.errors import InputError, NonFiniteLossError, NonFiniteStateError, NotReadyError
+    from engram.deployment import Predictor
     from engram.evaluation import Evaluation, Interval, Prequential, evaluate, score_images
     from engram.experiment.config import RunConfig
     from engram.experiment.result import RunResult
@@ -31,6 +32,7 @@ __all__ = [
     "NonFiniteLossError",
     "NonFiniteStateError",
     "NotReadyError",
+    "Predictor",
     "Prequential",
     "RunConfig",
     "RunResult",
@@ -58,6 +60,7 @@ _HOMES = {
     "NonFiniteLossError": "engram.base.errors",
     "NonFiniteStateError": "engram.base.errors",
     "NotReadyError": "engram.base.errors",
+    "Predictor": "engram.deployment",
     "Prequential": "engram.evaluation",
     "RunConfig": "engram.experiment.config",
     "RunResult": "engram.experiment.result",

@@ -24,7 +24,10 @@ from engram.base.exclusive import exclusive
 from engram.base.initialization import materialize
 from engram.base.interfaces import Augmentation, Classifier, Policy, Retrieval, Scheme, StoreReport
 from engram.base.model import Model
+from engram.base.rng import twin_of
+from engram.base.settings import as_plain_data
 from engram.base.validation import Labels, check_images, likeliest_labels
+from engram.deployment import Predictor, answering_from, export
 from engram.methods import ROLES, Composition, Method, compose, restore_part
 from engram.nets import ReducedResNet18, custom_backbone
 from engram.options import LearnerArguments, LearnerOptions, PartOptions, Reading, resolve_options
@@ -197,6 +200,34 @@ class Learner(StreamConsumer[StepContext]):
         probabilities: np.ndarray[Any, np.dtype[np.float32]] = self.scores(x).softmax(1).cpu().numpy()
         return probabilities
 
+    @exclusive
+    def predictor(self) -> Predictor:
+        """Return what answers as this learner does now, without what it learns with."""
+        self._require_observed("nothing can be predicted")
+        assert self.image_shape is not None, "it has observed something"
+        ctx = self._answering_context(self.options["answer_from"] or "net")
+        config = {"net": as_plain_data(self.settings["net"]), "fit": self.options["fit"]}
+        with using_threads(self.options["threads"]):
+            return answering_from(ctx, self.classifier, self.labels, self.image_shape, config)
+
+    def export(self, path: str | Path) -> None:
+        """Write what answers to a file that other programs run: `.onnx`, or `.pt2` for torch.export."""
+        export(self.predictor(), path)
+
+    def save(self, path: str | Path, extra: Tree = None, *, inference_only: bool = False) -> None:
+        """Save everything that is needed to continue exactly from here.
+
+        Args:
+            path: folder of the checkpoint; the save before is kept there too.
+            extra: numbers, strings, lists, dicts and tensors of your own; `load_with_extra` returns them. What could
+                not be loaded again is refused.
+            inference_only: save only what answers, for `Predictor.load`; it cannot learn, and `extra` is not saved.
+        """
+        if inference_only:
+            self.predictor().save(path)
+        else:
+            super().save(path, extra)
+
     @classmethod
     def load(
         cls,
@@ -258,7 +289,7 @@ class Learner(StreamConsumer[StepContext]):
 
     def _grow(self) -> None:
         if self.options["average"] is not None:
-            self.averaged.grow(len(self.labels), _twin_of(self.rng["init"]))
+            self.averaged.grow(len(self.labels), twin_of(self.rng["init"]))
         self.model.grow(len(self.labels), self.rng["init"])
         pad_optimizer_state(self.optimizer)
 
@@ -313,10 +344,3 @@ class Learner(StreamConsumer[StepContext]):
             classes_total=max(self.options["classes_total"] or 0, len(self.labels)),
             **self._memory_context(),
         )
-
-
-def _twin_of(generator: torch.Generator) -> torch.Generator:
-    """Return a generator that draws what this one will draw, and leaves it alone."""
-    twin = torch.Generator()
-    twin.set_state(generator.get_state())
-    return twin

@@ -16,6 +16,8 @@ from torch.nn import functional as F
 
 from engram.base.batch import Batch
 from engram.base.context import MemoryContext, StepContext
+from engram.base.errors import InputError
+from engram.base.heads import GrowingHead
 from engram.base.model import Model, Parameters
 from engram.base.part import Part
 from engram.base.rng import Randomness
@@ -192,3 +194,7 @@ class Classifier(StepPart):
     def scores(self, x: Tensor, ctx: StepContext) -> Tensor:
         """Return scores (N,classes); higher is likelier, -inf where a class cannot be predicted."""
         raise NotImplementedError
+
+    def head(self, ctx: StepContext) -> GrowingHead:
+        """Return a head that turns the net's features into these scores, as long as nothing more is learned."""
+        raise InputError(f"answers of {type(self).__name__} cannot be exported: it needs a method `head`")

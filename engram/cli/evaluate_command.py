@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rich.table import Table
 
+from engram.cli.answering import open_to_answer
 from engram.cli.console import plain_console
 from engram.cli.parser import Parser
 from engram.evaluation import score_images
-from engram.learner import Learner
 
 
 def main(argv: list[str]) -> int:
@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("folder", type=Path, help="folder with one folder of images per class")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(argv)
-    scores = score_images(Learner.load(options.learner), options.folder)
+    scores = score_images(open_to_answer(options.learner), options.folder)
     if options.json:
         by_class = {str(label): share for label, share in scores.by_class.items()}
         print(json.dumps({"accuracy": scores.accuracy, "balanced": scores.balanced, "by_class": by_class}))

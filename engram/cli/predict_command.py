@@ -15,8 +15,10 @@ from rich.table import Table
 from engram.base.errors import InputError
 from engram.base.escaping import for_terminal
 from engram.base.settings import Count
+from engram.cli.answering import open_to_answer
 from engram.cli.console import plain_console
 from engram.cli.parser import Parser
+from engram.deployment import Predictor
 from engram.learner import Learner
 from engram.streams import DataError, image_files, read_images
 
@@ -40,7 +42,7 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     if options.json and options.csv:
         raise InputError("--json and --csv are both given: choose one")
-    learner = Learner.load(options.learner)
+    learner = open_to_answer(options.learner)
     files = [file for place in options.images for file in image_files(place)]
     if not files:
         raise DataError(f"there is no image in {', '.join(map(str, options.images))}: name images, or folders of them")
@@ -49,7 +51,9 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def predictions(learner: Any, files: list[Path], top: int, skip_damaged: bool = False) -> Iterable[dict[str, Any]]:
+def predictions(
+    learner: Learner | Predictor, files: list[Path], top: int, skip_damaged: bool = False
+) -> Iterable[dict[str, Any]]:
     """Yield for each image file its path and its likeliest classes, best first, each with its score.
 
     Args:
@@ -67,8 +71,9 @@ def predictions(learner: Any, files: list[Path], top: int, skip_damaged: bool = 
                 if not skip_damaged:
                     raise
                 print(for_terminal(f"left out: {error}"), file=sys.stderr)
-        shares_of_all = learner.predict_proba(np.concatenate(list(read.values()))) if read else []
-        for file, shares in zip(read, shares_of_all, strict=True):
+        if not read:
+            continue
+        for file, shares in zip(read, learner.predict_proba(np.concatenate(list(read.values()))), strict=True):
             best = sorted(zip(shares.tolist(), learner.labels, strict=False), key=lambda each: -each[0])[:top]
             yield {"image": str(file), "classes": [{"label": label, "score": round(share, 6)} for share, label in best]}
 
