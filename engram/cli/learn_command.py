@@ -14,7 +14,7 @@ from engram.experiment.learning import learn_into, open_learner, teaching_lock
 from engram.experiment.run import Interrupted
 from engram.experiment.save_interval import SaveInterval
 from engram.options import ComputeOptions, ImageOptions, LearnerOptions, MemoryOptions, TrainingOptions
-from engram.streams import BATCH, ImageReading, to_batches
+from engram.streams import BATCH, DataError, ImageReading, to_batches
 
 GROUPS = {
     "images": ImageOptions,
@@ -30,6 +30,8 @@ def main(argv: list[str]) -> int:
     options = build_parser().parse_args(argv)
     chosen = {name: value for name, value in vars(options).items() if name in schema_of(LearnerOptions)}
     every = SaveInterval.parse(str(options.checkpoint_every))
+    if not options.folder.exists():
+        raise DataError(f"{options.folder} is not there: name a folder with one folder of images per class")
     console = plain_console()
     with (
         teaching_lock(options.into),

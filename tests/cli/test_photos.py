@@ -73,6 +73,9 @@ def test_other_options_than_the_learner_has_are_refused(
     assert main([*again, "--method", "scr"]) == 1
     assert "is a learner of er, not of scr" in capsys.readouterr().err
     assert main([*again, "--memory-size", "12", "--threads", "1"]) == 0
+    assert main(["learn", str(tmp_path / "nowhere"), "--into", str(tmp_path / "new")]) == 1
+    assert "nowhere is not there" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
     write(tmp_path / "other", {"letter.txt": b"dear"})
     assert main(["learn", str(tmp_path / "photos"), "--into", str(tmp_path / "other")]) == 1
     assert "is no saved learner" in capsys.readouterr().err
