@@ -81,6 +81,14 @@ def test_other_options_than_the_learner_has_are_refused(
     assert "is no saved learner" in capsys.readouterr().err
 
 
+def test_the_same_options_may_be_given_again(tmp_path: Path) -> None:
+    folder = photos(tmp_path / "photos", "lime", count=4)
+    command = ["learn", str(folder), "--into", str(tmp_path / "mine"), "--method", "er", "--fit", "pad"]
+    for _ in range(2):
+        assert main([*command, "--memory-bytes", "20KB", "--codec", "webp(50)", "--size", "16"]) == 0
+    assert Learner.load(tmp_path / "mine").iteration == 2
+
+
 def test_predicting_names_the_classes_in_each_form(
     taught: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
