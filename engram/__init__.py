@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from engram.base.errors import InputError, NonFiniteLossError, NonFiniteStateError, NotReadyError
-    from engram.evaluation import Evaluation, Interval, Prequential, evaluate
+    from engram.deployment import Predictor
+    from engram.evaluation import Evaluation, Interval, Prequential, evaluate, score_images
     from engram.experiment.config import RunConfig
     from engram.experiment.result import RunResult
     from engram.experiment.run import run
@@ -31,6 +32,7 @@ __all__ = [
     "NonFiniteLossError",
     "NonFiniteStateError",
     "NotReadyError",
+    "Predictor",
     "Prequential",
     "RunConfig",
     "RunResult",
@@ -43,6 +45,7 @@ __all__ = [
     "load_dataset",
     "register_dataset",
     "run",
+    "score_images",
 ]
 
 _HOMES = {
@@ -57,6 +60,7 @@ _HOMES = {
     "NonFiniteLossError": "engram.base.errors",
     "NonFiniteStateError": "engram.base.errors",
     "NotReadyError": "engram.base.errors",
+    "Predictor": "engram.deployment",
     "Prequential": "engram.evaluation",
     "RunConfig": "engram.experiment.config",
     "RunResult": "engram.experiment.result",
@@ -68,6 +72,7 @@ _HOMES = {
     "load_dataset": "engram.streams",
     "register_dataset": "engram.streams",
     "run": "engram.experiment.run",
+    "score_images": "engram.evaluation",
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any, Unpack
 
 import numpy as np
 import torch
+from rich.progress import track
 from torch import Tensor, nn
 
 from engram.base.averaged import AveragedModel
@@ -23,13 +24,17 @@ from engram.base.exclusive import exclusive
 from engram.base.initialization import materialize
 from engram.base.interfaces import Augmentation, Classifier, Policy, Retrieval, Scheme, StoreReport
 from engram.base.model import Model
-from engram.base.validation import Label, check_images
+from engram.base.rng import twin_of
+from engram.base.settings import as_plain_data
+from engram.base.validation import Labels, check_images, likeliest_labels
+from engram.deployment import Predictor, answering_from, export
 from engram.methods import ROLES, Composition, Method, compose, restore_part
 from engram.nets import ReducedResNet18, custom_backbone
 from engram.options import LearnerArguments, LearnerOptions, PartOptions, Reading, resolve_options
 from engram.persistence.restore import restored
 from engram.persistence.state import Tree, pad_optimizer_state
 from engram.stream_consumer import StreamConsumer
+from engram.streams import BATCH, ImageReading, read_if_files, to_batches
 
 LOWER_RATE = "the batch was not learned; lower the learning rate"
 
@@ -42,7 +47,7 @@ class Learner(StreamConsumer[StepContext]):
     >>> learner = Learner("scr+ssd", memory_size=4, net={"width": 8}, theta={"width": 8})
     >>> images = np.random.default_rng(0).random((8, 1, 16, 16), dtype=np.float32)
     >>> learner.observe(images, ["cat", "dog"] * 4)
-    >>> sorted(set(learner.predict(images))) <= ["cat", "dog"]
+    >>> set(learner.predict(images)) <= {"cat", "dog"}
     True
 
     Args:
@@ -88,6 +93,11 @@ class Learner(StreamConsumer[StepContext]):
         """The name of the method, or None for a composition of the caller's own."""
         return self.composition.name
 
+    @property
+    def reading(self) -> ImageReading:
+        """How image files are read: in the size of the images it knows, if it knows any."""
+        return ImageReading(size=self.image_shape[1] if self.image_shape else None, fit=self.options["fit"])
+
     def __repr__(self) -> str:
         seen = f"{self.iteration} batches, {len(self.labels)} classes"
         return f"Learner({self.method or 'own composition'!r}: {seen} seen, on {self.device})"
@@ -106,6 +116,38 @@ class Learner(StreamConsumer[StepContext]):
             self._store_batch(stream)
 
     partial_fit = observe
+
+    def learn(
+        self,
+        source: Any,
+        *,
+        batch: int = BATCH,
+        size: int | None = None,
+        seed: int = 0,
+        skip_damaged: bool = False,
+        progress: bool = False,
+    ) -> int:
+        """Learn from every image of a source once, and return the number of images.
+
+        Args:
+            source: a folder with one folder of images per class, a pair `(x, y)`, a torch or Hugging Face data set, a
+                DataLoader, or any iterable of batches `(images, labels)`.
+            batch: number of images in a batch, where the source has no batches of its own.
+            size: pixels per side of images from files and of PIL images; those the learner knows if not given, else 32.
+            seed: seed of the order of images, where the source is a folder or a data set.
+            skip_damaged: leave out image files that cannot be read, instead of stopping.
+            progress: show a progress bar.
+        """
+        known = self.reading
+        reading = ImageReading(batch, size or known.size, known.fit, seed, skip_damaged)
+        batches = to_batches(source, reading)
+        seen = 0
+        for x, y in track(batches, "learning", batches.count, disable=not progress):
+            if len(y):
+                self.observe(x, y)
+                seen += len(y)
+        self.tell_if_not_summarized()
+        return seen
 
     @exclusive
     def rehearse(self, steps: int, batch: int = 10) -> None:
@@ -131,11 +173,11 @@ class Learner(StreamConsumer[StepContext]):
         Heads made for `classes_total` classes also score those not seen yet, in the columns behind.
 
         Args:
-            x: images, as `observe` takes them.
+            x: images, as `observe` takes them; or the path of an image file, or a list of paths.
             answer_from: the net that answers, if not the one the learner was told to use.
         """
         self._require_observed("nothing can be predicted")
-        images = check_images(x, self.image_shape, allow_empty=True)
+        images = check_images(read_if_files(x, self.reading), self.image_shape, allow_empty=True)
         ctx = self._answering_context(answer_from or self.options["answer_from"] or "net")
         with using_threads(self.options["threads"]):
             if len(images):
@@ -145,19 +187,46 @@ class Learner(StreamConsumer[StepContext]):
                 return self.classifier.scores(blank, ctx)[:0]
         return torch.zeros(0, len(self.labels))
 
-    def predict(self, x: Any, *, answer_from: Reading | None = None) -> list[Label | None]:
-        """Return the likeliest label of each image, as given to `observe`.
+    def predict(self, x: Any, *, answer_from: Reading | None = None) -> Labels:
+        """Return the likeliest label of each image, as given to `observe`, in an array of integers or strings.
 
-        It is None where a class not seen yet scores highest, which only heads made for `classes_total` classes can do.
+        Heads made for `classes_total` classes may score a class highest that was not seen yet. The label is then None,
+        and the array is one of objects.
         """
-        scores = self.scores(x, answer_from=answer_from)
-        likeliest = scores.argmax(1).tolist() if len(scores) else []
-        return [self.labels[index] if index < len(self.labels) else None for index in likeliest]
+        return likeliest_labels(self.scores(x, answer_from=answer_from), self.labels)
 
     def predict_proba(self, x: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
         """Return the softmax of the scores, in the order of `labels`."""
         probabilities: np.ndarray[Any, np.dtype[np.float32]] = self.scores(x).softmax(1).cpu().numpy()
         return probabilities
+
+    @exclusive
+    def predictor(self) -> Predictor:
+        """Return what answers as this learner does now, without what it learns with."""
+        self._require_observed("nothing can be predicted")
+        assert self.image_shape is not None, "it has observed something"
+        ctx = self._answering_context(self.options["answer_from"] or "net")
+        config = {"net": as_plain_data(self.settings["net"]), "fit": self.options["fit"]}
+        with using_threads(self.options["threads"]):
+            return answering_from(ctx, self.classifier, self.labels, self.image_shape, config)
+
+    def export(self, path: str | Path) -> None:
+        """Write what answers to a file that other programs run: `.onnx`, or `.pt2` for torch.export."""
+        export(self.predictor(), path)
+
+    def save(self, path: str | Path, extra: Tree = None, *, inference_only: bool = False) -> None:
+        """Save everything that is needed to continue exactly from here.
+
+        Args:
+            path: folder of the checkpoint; the save before is kept there too.
+            extra: numbers, strings, lists, dicts and tensors of your own; `load_with_extra` returns them. What could
+                not be loaded again is refused.
+            inference_only: save only what answers, for `Predictor.load`; it cannot learn, and `extra` is not saved.
+        """
+        if inference_only:
+            self.predictor().save(path)
+        else:
+            super().save(path, extra)
 
     @classmethod
     def load(
@@ -220,7 +289,7 @@ class Learner(StreamConsumer[StepContext]):
 
     def _grow(self) -> None:
         if self.options["average"] is not None:
-            self.averaged.grow(len(self.labels), _twin_of(self.rng["init"]))
+            self.averaged.grow(len(self.labels), twin_of(self.rng["init"]))
         self.model.grow(len(self.labels), self.rng["init"])
         pad_optimizer_state(self.optimizer)
 
@@ -275,10 +344,3 @@ class Learner(StreamConsumer[StepContext]):
             classes_total=max(self.options["classes_total"] or 0, len(self.labels)),
             **self._memory_context(),
         )
-
-
-def _twin_of(generator: torch.Generator) -> torch.Generator:
-    """Return a generator that draws what this one will draw, and leaves it alone."""
-    twin = torch.Generator()
-    twin.set_state(generator.get_state())
-    return twin

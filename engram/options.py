@@ -151,11 +151,24 @@ class TrainingOptions(TypedDict, total=False):
     ]
 
 
+class ImageOptions(TypedDict, total=False):
+    """How image files are read."""
+
+    fit: Annotated[
+        Literal["crop", "pad", "stretch"],
+        Default("crop"),
+        (
+            "How images in files that are not square become so: crop (the square in the middle), pad (black bars) or "
+            "stretch."
+        ),
+    ]
+
+
 class CommonOptions(MemoryOptions, ComputeOptions, total=False):
     """Options that learners and memories share."""
 
 
-class LearnerOptions(CommonOptions, TrainingOptions, total=False):
+class LearnerOptions(CommonOptions, TrainingOptions, ImageOptions, total=False):
     """All options of a learner but the settings of its parts."""
 
 

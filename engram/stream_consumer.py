@@ -121,6 +121,12 @@ class StreamConsumer(Part, Generic[C]):
                 self.divide_total()
 
     @exclusive
+    def tell_if_not_summarized(self) -> None:
+        """Log a warning, once, if the stream is over and nothing could be summarized."""
+        if self.summarizer and self.image_shape:
+            self.summarizer.tell_if_idle(self._context())
+
+    @exclusive
     def footprint(self) -> Counter[str]:
         """Return the bytes held, by what holds them; `total` is their sum."""
         counted = Counter(dict.fromkeys(FOOTPRINT, 0))

@@ -9,7 +9,7 @@ ENGRAM = Path(__file__).parents[1] / "engram"
 PART_PACKAGES = {"streams", "nets", "schemes", "augmentations", "retrieval", "memory", "summarize", "classifiers"}
 COMPOSING = {"methods", "options", "stream_consumer", "learner", "summary_memory", "testing"}
 """Modules that put the packages of parts together."""
-ABOVE = ("evaluation", "experiment", "report", "paper", "serve", "cli")
+ABOVE = ("sklearn", "avalanche", "evaluation", "experiment", "report", "paper", "serve", "cli")
 """Packages on top, from below: each may use those before it."""
 ALLOWED = {"schemes": {"augmentations"}}
 """What a package of parts may use besides the base and persistence packages."""

@@ -41,7 +41,7 @@ RAND_AUGMENT = {
 SSD = {
     "interval": 6,
     "queue": 64,
-    "ready": None,
+    "ready": "auto",  # a run has None, a full queue, as published
     "gamma": 1.0,
     "anchors": 10,
     "learning_rate": None,
@@ -135,6 +135,14 @@ def test_nets_are_trained_by_plain_sgd(method: str) -> None:
     (group,) = learner.optimizer.param_groups
     assert isinstance(learner.optimizer, torch.optim.SGD)
     assert (group["lr"], group["momentum"], group["weight_decay"]) == (0.1, 0, 0)
+
+
+@pytest.mark.parametrize("stream", ["paper", "paper-shuffled", "strict", "blurry(0.1)"])
+def test_runs_summarize_from_a_full_queue_as_published(stream: str) -> None:
+    settings = RunConfig("scr+ssd", stream=stream).settings["summarize"]
+    assert (settings["queue"], settings["ready"]) == (64, None)
+    given = RunConfig("scr+ssd", stream=stream, settings={"summarize": {"ready": "auto"}})
+    assert given.settings["summarize"]["ready"] == "auto"
 
 
 def test_the_published_translation_is_that_of_runs_on_the_papers_streams_alone() -> None:

@@ -64,6 +64,26 @@ class GrowingLinear(GrowingHead):
         return F.linear(features, self.weight, self.bias)
 
 
+class ClassMeans(GrowingHead):
+    """Scores features by their cosines with class means. A class whose mean is zero has none and scores -inf.
+
+    Args:
+        means: normalized means (classes,D).
+    """
+
+    def __init__(self, means: Tensor) -> None:
+        super().__init__()
+        self.means = nn.Parameter(means, requires_grad=False)
+
+    def grow(self, classes: int, generator: torch.Generator) -> None:
+        added = max(0, classes - len(self.means))
+        self.means.data = torch.cat([self.means.data, self.means.new_zeros(added, self.means.shape[1])])
+
+    def forward(self, features: Tensor) -> Tensor:
+        cosines = F.normalize(features, dim=1) @ self.means.T
+        return cosines.masked_fill((self.means == 0).all(1), -torch.inf)
+
+
 def _add_rows(parameter: nn.Parameter, rows: int, bound: float, generator: torch.Generator) -> None:
     """Add rows that are drawn uniformly from [-bound, bound]; the parameter keeps its identity."""
     shape = (max(0, rows), *parameter.shape[1:])

@@ -16,6 +16,8 @@ from torch.nn import functional as F
 
 from engram.base.batch import Batch
 from engram.base.context import MemoryContext, StepContext
+from engram.base.errors import InputError
+from engram.base.heads import GrowingHead
 from engram.base.model import Model, Parameters
 from engram.base.part import Part
 from engram.base.rng import Randomness
@@ -174,6 +176,9 @@ class Summarizer(MemoryPart):
         """Take the summarizing net θ. Called once, when the shape of the images is known."""
         raise NotImplementedError
 
+    def tell_if_idle(self, ctx: MemoryContext) -> None:
+        """Log once, at the end of a stream or a task, that nothing could be summarized, why, and what to change."""
+
     def push(self, stream: Batch, ctx: MemoryContext) -> None:
         """Called before the batch is stored."""
         raise NotImplementedError
@@ -193,3 +198,7 @@ class Classifier(StepPart):
     def scores(self, x: Tensor, ctx: StepContext) -> Tensor:
         """Return scores (N,classes); higher is likelier, -inf where a class cannot be predicted."""
         raise NotImplementedError
+
+    def head(self, ctx: StepContext) -> GrowingHead:
+        """Return a head that turns the net's features into these scores, as long as nothing more is learned."""
+        raise InputError(f"answers of {type(self).__name__} cannot be exported: it needs a method `head`")

@@ -54,6 +54,8 @@ class Part:
     """Capabilities that this part provides."""
     published: Mapping[str, Any] = MappingProxyType({})
     """Settings for runs on the paper's streams, where other data is better served by the defaults."""
+    recorded: Mapping[str, Any] = MappingProxyType({})
+    """Settings for runs on every stream, so that they stay comparable with the results recorded before."""
 
     def add_state(
         self, name: str, value: Any, count_as: str = "bookkeeping", *, on_cpu: bool = False, infinite: bool = False

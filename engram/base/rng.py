@@ -54,3 +54,10 @@ class Randomness(Part):
 
     def footprint(self) -> Counter[str]:
         return Counter({"bookkeeping": tree_bytes(self.state())})
+
+
+def twin_of(generator: torch.Generator) -> torch.Generator:
+    """Return a generator that draws what this one will draw, and leaves it alone."""
+    twin = torch.Generator()
+    twin.set_state(generator.get_state())
+    return twin

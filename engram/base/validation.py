@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from torch import Tensor
 from engram.base.errors import InputError
 
 Label = int | str
+Labels = np.ndarray[Any, Any]
+"""An array of labels: integers, strings, or objects where a label may be None or does not fit 64 bits."""
 
 LONGEST_LABEL, LARGEST_LABEL = 10_000, 1 << 10_000
 """Most characters of a label that is a string, and bound of one that is an integer; others could not be saved."""
@@ -70,10 +72,8 @@ def check_labels(y: Any, count: int, known: Sequence[Label]) -> list[Label]:
         if y.is_floating_point() or y.dtype == torch.bool:
             raise InputError(f"labels are {y.dtype}: give integers or strings")
         y = y.detach().cpu().tolist()
-    elif isinstance(y, np.ndarray):
-        y = y.tolist()
-    if isinstance(y, str | bytes | bytearray) or not isinstance(y, Sequence):
-        raise InputError(f"labels must be a sequence, one an image; got {type(y).__name__}")
+    else:
+        y = _as_sequence(y)
     labels: list[Label] = []
     for label in y:
         if isinstance(label, str):
@@ -93,3 +93,31 @@ def check_labels(y: Any, count: int, known: Sequence[Label]) -> list[Label]:
     if len(kinds) > 1:
         raise InputError("labels mix integers and strings: use one kind for the whole stream")
     return labels
+
+
+def _as_sequence(y: Any) -> Sequence[Any]:
+    """Return labels in a sequence: arrays, columns of tables (pandas, pyarrow, Hugging Face) and other collections."""
+    for method in ("to_pylist", "tolist"):
+        if hasattr(y, method):
+            y = getattr(y, method)()
+            break
+    if isinstance(y, Sequence) and not isinstance(y, str | bytes | bytearray):
+        return y
+    if isinstance(y, str | bytes | bytearray | Mapping | Set) or not (hasattr(y, "__len__") and hasattr(y, "__iter__")):
+        raise InputError(f"labels must be a sequence, one an image; got {type(y).__name__}")
+    return list(y)
+
+
+def likeliest_labels(scores: Tensor, labels: Sequence[Label]) -> Labels:
+    """Return the label with the highest score in each row; None for columns behind those of `labels`."""
+    likeliest = scores.argmax(1).tolist() if len(scores) else []
+    if scores.shape[1] > len(labels):
+        return np.array([*labels, *[None] * (scores.shape[1] - len(labels))], dtype=object)[likeliest]
+    return label_array(labels)[likeliest]
+
+
+def label_array(labels: Sequence[Label]) -> Labels:
+    """Return labels as an array of 64-bit integers or strings; of objects if integers do not fit."""
+    small = all(isinstance(label, str) or -(1 << 63) <= label < 1 << 63 for label in labels)
+    strings = bool(labels) and isinstance(labels[0], str)
+    return np.array(labels, dtype=(np.str_ if strings else np.int64) if small else object)

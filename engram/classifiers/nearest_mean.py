@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from engram.base.context import StepContext
 from engram.base.errors import NotReadyError
+from engram.base.heads import ClassMeans, GrowingHead
 from engram.base.interfaces import Classifier
 from engram.base.model import Model
 from engram.classifiers.batches import in_batches
@@ -24,6 +25,9 @@ class NearestClassMean(Classifier):
         means = self.class_means(ctx)
         absent = means.isnan().any(1)
         return (features @ means.nan_to_num().T).masked_fill(absent, -torch.inf)
+
+    def head(self, ctx: StepContext) -> GrowingHead:
+        return ClassMeans(self.class_means(ctx).nan_to_num())
 
     def class_means(self, ctx: StepContext) -> Tensor:
         """Return the normalized means (classes,D) of normalized features; NaN for classes without an image in memory.

@@ -10,6 +10,9 @@ from engram.cli.console import print_error, show_warnings
 from engram.cli.plugins import take_plugins
 
 COMMANDS = {
+    "learn": "let a learner learn from a folder of photos: a new one, or one that was saved",
+    "predict": "name the classes of images with a saved learner",
+    "evaluate": "test a saved learner on a folder of photos",
     "run": "run one learner over one stream (default: scr+ssd on the embedded stream)",
     "demo": "run scr, scr+dynamic and scr+ssd on the embedded stream: a table and a picture in minutes",
     "compare": "print a table of finished runs: mean ± 95 % interval, paired differences",
@@ -22,7 +25,7 @@ COMMANDS = {
     "bench": "measure step time, share of the machine's limit, and summarizing overhead",
 }
 
-TRAINING = ("run", "demo", "paper", "bench", "serve")
+TRAINING = ("learn", "run", "demo", "paper", "bench", "serve")
 """Commands that are restarted with huge pages."""
 
 

@@ -17,20 +17,24 @@ from engram.cli.stopping import StopRequest, stop_on_signal
 from engram.cli.tables import print_comparison, time_by_part
 from engram.experiment.config import DataOptions, EvaluationOptions, RunConfig, RunOptions, read_yaml
 from engram.experiment.engines import LocalEngine
+from engram.experiment.event_log import EventLog
 from engram.experiment.events import Event
 from engram.experiment.jobs import Job, cores
+from engram.experiment.mlflow_log import MlflowLog
 from engram.experiment.result import RunResult
 from engram.experiment.run import Interrupted, batch_counts
 from engram.experiment.save_interval import SaveInterval
 from engram.experiment.scheduler import run_jobs
 from engram.experiment.tensorboard import TensorBoardLog
+from engram.experiment.wandb_log import WandbLog
 from engram.methods import DEFAULT_METHOD, MEMORIES, METHODS, configurable, find_method, is_method
-from engram.options import ComputeOptions, MemoryOptions, TrainingOptions, limit_slug
+from engram.options import ComputeOptions, ImageOptions, MemoryOptions, TrainingOptions, limit_slug
 from engram.report.tables import compare
 from engram.streams import StreamOptions
 
 GROUPS = {
     "data": DataOptions,
+    "images": ImageOptions,
     "stream": StreamOptions,
     "memory": MemoryOptions,
     "training": TrainingOptions,
@@ -38,6 +42,8 @@ GROUPS = {
     "evaluation": EvaluationOptions,
 }
 """The options of a run, by their headings in the help."""
+LOGS: dict[str, type[EventLog]] = {"tensorboard": TensorBoardLog, "wandb": WandbLog, "mlflow": MlflowLog}
+"""Programs that a run can be logged to."""
 
 
 def main(argv: list[str]) -> int:
@@ -58,12 +64,12 @@ def main(argv: list[str]) -> int:
         Job(config.replace(seed=seed), folder, options.resume, every)
         for seed, folder in zip(seeds, folders, strict=True)
     ]
-    logs = [TensorBoardLog(job.config, job.out) for job in jobs] if options.log == "tensorboard" else []
+    logs = [LOGS[options.log](job.config, job.out) for job in jobs] if options.log else []
     return execute(jobs, out, logs=logs)
 
 
 def execute(
-    jobs: list[Job], out: Path, *, logs: Sequence[TensorBoardLog] = (), again: str = "the same command with --resume"
+    jobs: list[Job], out: Path, *, logs: Sequence[EventLog] = (), again: str = "the same command with --resume"
 ) -> int:
     """Run the jobs with progress, print their table, and return the exit code.
 
@@ -151,9 +157,10 @@ def build_parser(method: str) -> Parser:
     )
     parser.add_argument(
         "--log",
-        type=Literal["tensorboard"] | None,
+        type=Literal["tensorboard", "wandb", "mlflow"] | None,
         default=None,
-        help="also write a TensorBoard log to tensorboard/ in the run's folder",
+        help="also write a log for TensorBoard (to tensorboard/ in the run's folder), Weights & Biases, or MLflow (to "
+        "MLFLOW_TRACKING_URI, or mlruns/ in the run's folder)",
     )
     parser.explain_unknown = lambda name: _explain_missing_part(name, method)
     for title, declaration in GROUPS.items():

@@ -16,7 +16,7 @@ from engram.streams import Scenario, Task, TaskStream
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Predict = Callable[[Any], Sequence[Any]]
+Predict = Callable[[Any], Any]
 
 
 class StreamLearner(Protocol):
@@ -25,7 +25,7 @@ class StreamLearner(Protocol):
     def observe(self, x: Any, y: Any) -> Any:
         """Learn from one batch of images and labels."""
 
-    def predict(self, x: Any) -> Sequence[Any]:
+    def predict(self, x: Any) -> Any:
         """Return one label for each image."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -53,17 +54,17 @@ class Prequential(Part):
         images = check_images(x, self.learner.image_shape)
         labels = check_labels(y, len(images), self.learner.labels)
         due = self.batches % self.every == 0
-        predicted = self._predicted(images) if due else []
+        predicted = self._predicted(images) if due else ()
         self.learner.observe(images, labels)
         self.batches += 1
         if due:
             self._count(
-                [guess == label for guess, label in zip(predicted, labels, strict=True)], list(map(str, labels))
+                [bool(guess == label) for guess, label in zip(predicted, labels, strict=True)], list(map(str, labels))
             )
 
-    def _predicted(self, images: Tensor) -> list[Label | None]:
+    def _predicted(self, images: Tensor) -> Sequence[Label | None]:
         try:
-            return self.learner.predict(images)
+            return self.learner.predict(images).tolist()  # type: ignore[no-any-return]
         except NotReadyError:
             return [None] * len(images)
 

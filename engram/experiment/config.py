@@ -237,11 +237,11 @@ def _flat_pairs(before: Mapping[str, Any], after: Mapping[str, Any], owner: str 
 def _complete_settings(
     method: str, given: Mapping[str, Settings | None], scenario: Scenario
 ) -> dict[str, dict[str, Any]]:
-    """Return every setting as plain data: the given ones, else on the paper's streams the published ones, else the
-    method's own."""
+    """Return every setting as plain data: the given ones, else on the paper's streams the published ones, else those
+    of recorded runs, else the method's own."""
     found = find_method(method)
     published = {
-        role: dict(getattr(part, "published", {})) if scenario.published else {}
+        role: dict(getattr(part, "recorded", {})) | (dict(getattr(part, "published", {})) if scenario.published else {})
         for role, part in configurable(found).items()
     }
     roles = published | {role: published.get(role, {}) | dict(own or {}) for role, own in given.items()}

@@ -16,6 +16,7 @@ from torch import Tensor
 from engram.base.batch import as_float
 from engram.base.escaping import for_terminal
 from engram.base.naming import class_name
+from engram.base.validation import Label
 from engram.learner import Learner
 from engram.memory import Store
 from engram.persistence.files import replace_file
@@ -87,7 +88,7 @@ def save_stream_sheet(learner: Learner, stream: TaskStream, folder: Path) -> Non
         return
     first_slot = {int(memory.labels[slot]): slot for slot in reversed(slots)}
     arrivals = {
-        first_slot[index]: _arrivals(stream, int(learner.labels[index]), STREAM_IMAGES)
+        first_slot[index]: _arrivals(stream, learner.labels[index], STREAM_IMAGES)
         for index in _spread(sorted(first_slot), STREAM_CLASSES)
     }
     names = _shown_names(learner, stream.dataset.class_names)
@@ -122,13 +123,13 @@ def stream_sheet(
     return sheet
 
 
-def _arrivals(stream: TaskStream, label: int, count: int) -> list[Tensor]:
+def _arrivals(stream: TaskStream, label: Label, count: int) -> list[Tensor]:
     """Return up to `count` images of a class, evenly spread over the stream.
 
     The first image of the class is left out, because the sheet shows it already.
     """
     indices = np.concatenate([batch for task in stream.tasks for batch in task.batches])
-    own = indices[stream.dataset.train_y[indices] == label]
+    own = indices[stream.dataset.labels_of(stream.dataset.train_y[indices]) == label]
     own = own[1:] if len(own) > 1 else own
     return [as_float(torch.from_numpy(np.array(stream.dataset.train_x[index]))) for index in _spread(own, count)]
 

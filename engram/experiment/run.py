@@ -79,11 +79,11 @@ def run(
 
 
 def stream_of(config: RunConfig) -> TaskStream:
-    """Return the stream that a run learns from."""
+    """Return the stream that a run learns from. Its labels are the numbers of the classes, as in all recorded runs."""
     chosen = config.options
     shape: Any = {name: value for name, value in chosen.items() if name in schema_of(StreamOptions)}
-    dataset = load_dataset(chosen["dataset"], chosen["image_size"], chosen["skip_damaged"])
-    stream = class_incremental(dataset, chosen["seed"], **shape)
+    dataset = load_dataset(chosen["dataset"], chosen["image_size"], chosen["skip_damaged"], fit=chosen["fit"])
+    stream = class_incremental(dataset.numbered(), chosen["seed"], **shape)
     for number, task in enumerate(stream.tasks, 1):
         if not len(task.test):
             raise InputError(
@@ -181,6 +181,7 @@ class _Run:
 
     def finish(self) -> RunResult:
         """Write the pictures and the result."""
+        self.learner.tell_if_not_summarized()
         save_memory(self.learner, self.stream.dataset.class_names, self.folder.memory)
         save_stream_sheet(self.learner, self.stream, self.folder.memory)
         learner = self.learner
@@ -206,7 +207,7 @@ class _Run:
         seen = self.stream.tasks[: self.task + 1]
         for reading, evaluation in self.readings.items():
 
-            def predict(x: Any, answer_from: Reading = reading) -> list[Any]:
+            def predict(x: Any, answer_from: Reading = reading) -> Any:
                 return self.learner.predict(x, answer_from=answer_from)
 
             evaluation.add_task(score_tasks(predict, self.stream, seen), len(self.stream.tasks))

@@ -31,8 +31,8 @@ class Flattened(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the features of the images (N,D)."""
-        count = len(x)
-        if count == 1 and self.training and self.normalizes_batches:
+        count = x.shape[0]
+        if self.training and self.normalizes_batches and count == 1:
             x = x.expand(2, -1, -1, -1)
         features: Tensor = self.module(x.contiguous())
         return features[:count].flatten(1)

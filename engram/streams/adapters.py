@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from engram.streams.dataset import CHANNELS, Array, DataError, Dataset, from_arrays, held_out
+from engram.streams.dataset import CHANNELS, Array, DataError, Dataset, from_arrays, held_out, names_as_labels
 from engram.streams.images import resize, to_pixels
 
 IMAGE_COLUMNS, LABEL_COLUMNS = ("image", "img"), ("label", "labels", "fine_label")
@@ -52,7 +52,8 @@ def _named(data: Dataset, names: Sequence[str] | None) -> Dataset:
     """Return the data set with the names of its classes, if the labels are indices into `names`."""
     if names is None or not all(label.isdecimal() and int(label) < len(names) for label in data.class_names):
         return data
-    return replace(data, class_names=tuple(str(names[int(label)]) for label in data.class_names))
+    own = tuple(str(names[int(label)]) for label in data.class_names)
+    return replace(data, class_names=own, labels=names_as_labels(data.name, own) or data.labels)
 
 
 def _arrays(source: Any, size: int | None) -> tuple[Array, Array, Sequence[str] | None]:
@@ -61,10 +62,10 @@ def _arrays(source: Any, size: int | None) -> tuple[Array, Array, Sequence[str] 
     if isinstance(source, tuple | list) and len(source) == 2 and all(hasattr(each, "__len__") for each in source):
         x, y = _both(*source)
     elif hasattr(source, "column_names") and hasattr(source, "__len__"):
-        image, label, names = _columns(source)
+        image, label, names = hugging_face_columns(source)
         x, y = _stacked(((item[image], item[label]) for item in map(source.__getitem__, range(len(source)))), size)
     elif hasattr(source, "__getitem__") and hasattr(source, "__len__"):
-        x, y = _stacked(map(_pair, map(source.__getitem__, range(len(source)))), size)
+        x, y = _stacked(map(one_pair, map(source.__getitem__, range(len(source)))), size)
         names = getattr(source, "classes", None)
     else:
         raise DataError(
@@ -87,7 +88,7 @@ def _both(x: Any, y: Any) -> tuple[Array, Array]:
         ) from error
 
 
-def _columns(source: Any) -> tuple[str, str, Sequence[str] | None]:
+def hugging_face_columns(source: Any) -> tuple[str, str, Sequence[str] | None]:
     """Return the names of the columns with the images and the labels, and the names of the classes if it has them."""
     features = getattr(source, "features", None) or {}
 
@@ -107,7 +108,8 @@ def _columns(source: Any) -> tuple[str, str, Sequence[str] | None]:
     return column("Image", IMAGE_COLUMNS), label, getattr(features.get(label), "names", None)
 
 
-def _pair(item: Any) -> tuple[Any, Any]:
+def one_pair(item: Any) -> tuple[Any, Any]:
+    """Return an item of a data set as an image and its label."""
     if not isinstance(item, tuple | list) or len(item) != 2:
         raise DataError(f"an item of the data set is a {type(item).__name__}: each must be a pair (image, label)")
     return item[0], item[1]

@@ -35,7 +35,7 @@ from engram.streams.cache_entry import (
 )
 from engram.streams.dataset import Array, DataError
 
-FORMAT = 3
+FORMAT = 4
 """Version of the cache. It is increased whenever decoding changes."""
 SAY_AFTER, SAY_EVERY = 2.0, 10.0
 """Seconds of decoding before the first line about it, and between two lines."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from engram.streams.dataset import Array, DataError, Dataset
+from engram.streams.dataset import Array, DataError, Dataset, names_as_labels
 from engram.streams.files import open_files
 from engram.streams.finding import find_dataset
 from engram.streams.images import resize
@@ -110,7 +110,8 @@ def load_cifar(files: CifarFiles, place: Path, size: int = 32) -> Dataset:
     test_x, test_y = _images(files, contents[files.test], files.test, place, len(names))
     train_x, train_y = (np.concatenate(parts) if len(parts) > 1 else parts[0] for parts in zip(*train, strict=True))
     class_names = tuple(name.decode() if isinstance(name, bytes) else name for name in names)
-    return Dataset(files.name, resize(train_x, size), train_y, resize(test_x, size), test_y, class_names)
+    labels = names_as_labels(files.name, class_names)
+    return Dataset(files.name, resize(train_x, size), train_y, resize(test_x, size), test_y, class_names, labels=labels)
 
 
 def _contents(files: CifarFiles, place: Path) -> dict[str, dict[str, Any]]:

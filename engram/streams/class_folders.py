@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from engram.streams.dataset import Dataset
-from engram.streams.decoded import ImageFile, from_files
+from engram.streams.decoded import ImageFile, TreeImages, from_files
 from engram.streams.files import FileTree, open_files
+from engram.streams.images import Fit
 from engram.streams.layout import Classes, recognize, train_and_test
 
 SIZE = 32
 
 
-def load_folder(place: Path, size: int = SIZE, skip_damaged: bool = False) -> Dataset:
+def load_folder(place: Path, size: int = SIZE, skip_damaged: bool = False, fit: Fit = "crop") -> Dataset:
     """Load the images in `place/<class>/`, or in `place/train/<class>/` and `place/test/<class>/`.
 
     See `engram.streams.layout` for what is recognized. Without test images, the last images of each class are the test
@@ -22,15 +23,16 @@ def load_folder(place: Path, size: int = SIZE, skip_damaged: bool = False) -> Da
         place: path of the folder.
         size: pixels per side of the loaded images.
         skip_damaged: leave out image files that cannot be read, instead of stopping.
+        fit: how an image that is not square becomes one.
     """
     tree = open_files(place)
     train, test, left_out = train_and_test(tree, recognize(tree))
-    return load_classes(place.resolve().name, tree, train, test, size, skip_damaged, left_out)
+    return load_classes(place.resolve().name, TreeImages(tree, fit), train, test, size, skip_damaged, left_out)
 
 
 def load_classes(
     name: str,
-    tree: FileTree,
+    source: FileTree | TreeImages,
     train: Classes,
     test: Classes | None,
     size: int,
@@ -41,7 +43,7 @@ def load_classes(
 
     Args:
         name: name of the data set.
-        tree: the folder or archive that holds the files.
+        source: the folder or archive that holds the files.
         train: training images of each class.
         test: test images of each class; if None, the last training images of each class are the test images.
         size: pixels per side of the loaded images.
@@ -55,4 +57,4 @@ def load_classes(
         for names, is_test in ((train[each], None if test is None else False), ((test or {}).get(each, []), True))
         for file in names
     ]
-    return from_files(name, tree, files, classes, size, skip_damaged, left_out)
+    return from_files(name, source, files, classes, size, skip_damaged, left_out)

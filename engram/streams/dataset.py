@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from platformdirs import user_cache_path
 
 from engram.base.errors import InputError
 
+if TYPE_CHECKING:
+    from engram.base.validation import Label
+
 Array = np.ndarray[Any, Any]
 CHANNELS = (1, 3)
+
+_log = logging.getLogger(__name__)
 
 
 class DataError(InputError):
@@ -33,6 +39,8 @@ class Dataset:
         test_y: labels of the test images, like `train_y`.
         class_names: name of each class.
         left_out: files that were found but do not belong to it, in words.
+        labels: label of each class, as streams deliver it; if empty, the classes have no names, and their numbers are
+            delivered.
     """
 
     name: str
@@ -42,12 +50,36 @@ class Dataset:
     test_y: Array
     class_names: tuple[str, ...]
     left_out: tuple[str, ...] = ()
+    labels: tuple[Label, ...] = ()
+
+    def labels_of(self, y: Array) -> Array:
+        """Return the labels of images as streams deliver them, given the numbers of their classes."""
+        return np.asarray(self.labels)[y] if self.labels else y
+
+    def numbered(self) -> Dataset:
+        """Return the data set with the numbers of its classes as labels, whatever their names are."""
+        return replace(self, labels=())
+
+
+def names_as_labels(name: str, class_names: Sequence[str]) -> tuple[Label, ...]:
+    """Return the class names as labels; none, with a warning, if two classes have the same name.
+
+    Args:
+        name: name of the data set, for the warning.
+        class_names: name of each class.
+    """
+    if len(set(class_names)) == len(class_names):
+        return tuple(map(str, class_names))
+    _log.warning("%s: two classes have the same name, so the numbers of the classes are their labels", name)
+    return ()
 
 
 def from_arrays(
     train_x: Array, train_y: Sequence[Any] | Array, test_x: Array, test_y: Sequence[Any] | Array, name: str = "arrays"
 ) -> Dataset:
     """Make a data set from arrays or tensors of images and labels. Classes are numbered in the order of their labels.
+
+    Streams deliver the labels as given, if they are integers or strings, and as text otherwise.
 
     Args:
         train_x: training images (N,C,H,W) with one or three channels, uint8 or float in [0,1].
@@ -71,7 +103,9 @@ def from_arrays(
             "classes, or leave out their test images"
         )
     test_indices = np.searchsorted(classes, test_y)
-    return Dataset(name, train_x, train_indices, test_x, test_indices, tuple(str(label) for label in classes))
+    names = tuple(str(label) for label in classes)
+    labels = tuple(map(int, classes)) if classes.dtype.kind in "iu" else names
+    return Dataset(name, train_x, train_indices, test_x, test_indices, names, labels=labels)
 
 
 def training_share(count: int) -> int:

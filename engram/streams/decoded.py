@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from engram.streams.cache import ImageSource, cached_pixels
-from engram.streams.dataset import Array, DataError, Dataset, held_out
+from engram.streams.dataset import Array, DataError, Dataset, held_out, names_as_labels
 from engram.streams.files import FileTree
-from engram.streams.images import LARGEST_FILE, decode
+from engram.streams.images import LARGEST_FILE, Fit, decode
 
 MOST_AT_ONCE = 256
 """Largest number of image files that are read at a time."""
@@ -65,8 +65,9 @@ def from_files(
     images, kept = cached_pixels(name, source, [file.name for file in files], key, size, skip_damaged, order)
     left = [files[index] for index in kept]
     train = int((~_tested(left)).sum())
-    labels = np.array([file.label for file in left], dtype=np.int64)
-    return Dataset(name, images[:train], labels[:train], images[train:], labels[train:], tuple(class_names), left_out)
+    y = np.array([file.label for file in left], dtype=np.int64)
+    labels = names_as_labels(name, class_names)
+    return Dataset(name, images[:train], y[:train], images[train:], y[train:], tuple(class_names), left_out, labels)
 
 
 def _tested(files: Sequence[ImageFile]) -> Array:
@@ -86,10 +87,11 @@ class TreeImages:
 
     Args:
         tree: the folder or archive.
+        fit: how an image that is not square becomes one.
     """
 
-    def __init__(self, tree: FileTree) -> None:
-        self.tree = tree
+    def __init__(self, tree: FileTree, fit: Fit = "crop") -> None:
+        self.tree, self.fit = tree, fit
 
     @property
     def place(self) -> Path:
@@ -97,8 +99,8 @@ class TreeImages:
         return self.tree.place
 
     def fingerprint(self) -> str:
-        """Return a hash that changes whenever a file changes."""
-        return self.tree.fingerprint()
+        """Return a text that changes whenever the pixels do."""
+        return self.tree.fingerprint() + ("" if self.fit == "crop" else self.fit)
 
     def decoded(self, names: Sequence[str], size: int) -> Iterator[Array | DataError]:
         """Yield the pixels (3,size,size) of each of these files, or the error that it cannot be read with."""
@@ -140,6 +142,6 @@ class TreeImages:
         if isinstance(content, DataError):
             return content
         try:
-            return decode(content, size, f"{self.place}: {name}")
+            return decode(content, size, f"{self.place}: {name}", self.fit)
         except DataError as error:
             return error

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
+from typing import Literal, TypeAlias
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from engram.streams.dataset import Array, DataError
 
@@ -24,6 +25,7 @@ FORMATS = {
     "JPEG2000": (".jp2",),
     "AVIF": (".avif",),
     "TGA": (".tga",),
+    "HEIF": (".heic", ".heif", ".hif"),
 }
 """The formats that are read, by Pillow's names, each with the suffixes of its files.
 
@@ -40,6 +42,9 @@ BLOCK = 64 << 20
 HEAD = 16
 """Number of bytes in which `looks_like_image` finds the mark of a format."""
 
+Fit: TypeAlias = Literal["crop", "pad", "stretch"]
+"""How an image that is not square becomes one: the square in its middle, black bars around it, or stretched."""
+
 Image.core.set_block_size(BLOCK)  # type: ignore[attr-defined]
 
 
@@ -51,19 +56,19 @@ def is_image(name: str) -> bool:
 def looks_like_image(head: bytes) -> bool:
     """Return whether a file begins as an image does; for files without a suffix."""
     marks = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"BM", b"GIF8", b"II*\0", b"MM\0*", b"P5\n", b"P6\n", b"\0\0\0\x0cjP  ")
-    return head.startswith(marks) or head[8:12] == b"WEBP" or head[4:12] == b"ftypavif"
+    return head.startswith(marks) or head[8:12] == b"WEBP" or head[4:12] in (b"ftypavif", b"ftypheic", b"ftypmif1")
 
 
-def decode(content: bytes, size: int, name: str) -> Array:
+def decode(content: bytes, size: int, name: str, fit: Fit = "crop") -> Array:
     """Return the pixels of an image file as uint8 (3,size,size).
 
-    Gray images become RGB, and what is transparent becomes white. An image that is not square is cropped to the square
-    in its middle.
+    It is turned upright as its EXIF data say. Gray images become RGB, and what is transparent becomes white.
 
     Args:
         content: bytes of the image file.
         size: pixels per side of the result.
         name: name of the file, for messages.
+        fit: how an image that is not square becomes one.
     """
     formats = [kind for kind in _formats() if kind != "TGA" or name.lower().endswith(FORMATS[kind])]
     try:
@@ -72,10 +77,15 @@ def decode(content: bytes, size: int, name: str) -> Array:
             if count > MOST_PIXELS:
                 raise DataError(f"{name} has {image.width}×{image.height} pixels, too many to decode: scale it down")
             with _allowance.of(count):
-                return _pixels(to_rgb(image), size)
+                return _pixels(to_rgb(_upright(image)), size, fit)
     except DataError:
         raise
     except Exception as error:  # Pillow may raise anything on a damaged file
+        if name.lower().endswith(FORMATS["HEIF"]) and "HEIF" not in _formats():
+            raise DataError(
+                f"{name} is a HEIC image, which cannot be read here: `pip install pillow-heif`, convert it to JPEG, or "
+                "leave it out with skip_damaged"
+            ) from error
         reason = "it is not an image" if isinstance(error, UnidentifiedImageError) else error
         raise DataError(f"{name} is damaged ({reason}): obtain it again, or leave it out with skip_damaged") from error
 
@@ -87,10 +97,10 @@ def resize(images: Array, size: int) -> Array:
     return np.stack([_pixels(Image.fromarray(image.transpose(1, 2, 0)), size) for image in images])
 
 
-def to_pixels(image: Image.Image, size: int | None) -> Array:
+def to_pixels(image: Image.Image, size: int | None, fit: Fit = "crop") -> Array:
     """Return the pixels of an opened image as uint8 (3,size,size), or (3,H,W) in its own size if `size` is None."""
-    converted = to_rgb(image)
-    return np.asarray(converted).transpose(2, 0, 1) if size is None else _pixels(converted, size)
+    converted = to_rgb(_upright(image))
+    return np.asarray(converted).transpose(2, 0, 1) if size is None else _pixels(converted, size, fit)
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
@@ -117,13 +127,32 @@ def to_rgb(image: Image.Image) -> Image.Image:
 def _formats() -> list[str]:
     """Return those of `FORMATS` that the installed Pillow can read. TGA has no mark, so only its suffix tells it."""
     Image.init()
+    with suppress(ImportError):
+        from pillow_heif import register_heif_opener
+
+        register_heif_opener()
     return [kind for kind in FORMATS if kind in Image.OPEN]
 
 
-def _pixels(image: Image.Image, size: int) -> Array:
+def _upright(image: Image.Image) -> Image.Image:
+    """Return an image turned as its EXIF data say. EXIF data that cannot be read say nothing."""
+    with suppress(Exception):  # Pillow may raise anything on damaged data
+        if image.getexif().get(ExifTags.Base.Orientation, 1) != 1:
+            return ImageOps.exif_transpose(image)
+    return image
+
+
+def _pixels(image: Image.Image, size: int, fit: Fit = "crop") -> Array:
     if image.size != (size, size):
-        image = ImageOps.fit(image, (size, size), Image.Resampling.BICUBIC)
+        image = _FITTED[fit](image, (size, size), Image.Resampling.BICUBIC)
     return np.asarray(image).transpose(2, 0, 1)
+
+
+_FITTED: dict[Fit, Callable[[Image.Image, tuple[int, int], Image.Resampling], Image.Image]] = {
+    "crop": ImageOps.fit,
+    "pad": ImageOps.pad,
+    "stretch": lambda image, size, method: image.resize(size, method),
+}
 
 
 class _Allowance:

@@ -16,6 +16,7 @@ from engram.streams.class_folders import SIZE as FOLDER_SIZE
 from engram.streams.class_folders import load_folder
 from engram.streams.dataset import DataError, Dataset, data_folder
 from engram.streams.digits import load_digits
+from engram.streams.images import Fit
 from engram.streams.mini_imagenet import find_mini_imagenet, load_mini_imagenet
 from engram.streams.tiny_imagenet import find_tiny_imagenet, load_tiny_imagenet
 
@@ -164,7 +165,9 @@ def register_dataset(name: str, source: Any, test: Any = None, description: str 
     )
 
 
-def load_dataset(name: Any, size: int | None = None, skip_damaged: bool = False, root: Path | None = None) -> Dataset:
+def load_dataset(
+    name: Any, size: int | None = None, skip_damaged: bool = False, root: Path | None = None, fit: Fit = "crop"
+) -> Dataset:
     """Load a data set.
 
     Args:
@@ -173,6 +176,8 @@ def load_dataset(name: Any, size: int | None = None, skip_damaged: bool = False,
         size: pixels per side of the loaded images; if not given, the data set's own, or 32 for a folder.
         skip_damaged: leave out image files that cannot be read, instead of stopping.
         root: folder in which known data sets are looked for; `data_folder()` if not given.
+        fit: how images of a folder that are not square become so: "crop" takes the square in the middle, "pad" adds
+            black bars, "stretch" changes the proportions.
     """
     if size is not None and size < 1:
         raise DataError(f"images cannot have {size} pixels per side: give at least 1")
@@ -181,7 +186,7 @@ def load_dataset(name: Any, size: int | None = None, skip_damaged: bool = False,
     name = str(name)
     if name not in DATASETS and (folder := Path(name).expanduser()).is_dir():
         if (itself := dataset_in(folder)) is None:
-            return load_folder(folder, size or FOLDER_SIZE, skip_damaged)
+            return load_folder(folder, size or FOLDER_SIZE, skip_damaged, fit)
         return itself.load(folder, size or itself.size, skip_damaged)
     known, root = known_dataset(name), root or data_folder()
     place = known.find(root)

@@ -103,6 +103,8 @@ class Task:
 class TaskStream:
     """A sequence of tasks. Iterating over it yields the batches of all tasks, as images and labels.
 
+    Labels are the names of the classes, or their numbers if the data set has no names.
+
     Args:
         dataset: the images and their labels.
         order: name of the kind of stream, as `Scenario.parse` takes it.
@@ -131,7 +133,7 @@ class TaskStream:
     def batches(self, task: Task, start: int = 0) -> Iterator[tuple[Array, Array]]:
         """Yield the images and labels of each batch of a task, beginning with batch number `start`."""
         for indices in task.batches[start:]:
-            yield self.dataset.train_x[indices], self.dataset.train_y[indices]
+            yield self.dataset.train_x[indices], self.dataset.labels_of(self.dataset.train_y[indices])
 
     def digest(self) -> str:
         """Return a hash of the order in which images arrive, and of their labels."""
@@ -143,7 +145,7 @@ class TaskStream:
 
     def test(self, task: Task) -> tuple[Array, Array]:
         """Return the test images and labels of a task."""
-        return self.dataset.test_x[task.test], self.dataset.test_y[task.test]
+        return self.dataset.test_x[task.test], self.dataset.labels_of(self.dataset.test_y[task.test])
 
 
 class StreamOptions(TypedDict, total=False):

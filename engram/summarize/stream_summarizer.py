@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 import torch
@@ -36,6 +37,8 @@ from engram.summarize.queue import ClassQueue
 
 _log = logging.getLogger(__name__)
 
+FEWEST_REAL_IMAGES = 8
+"""Fewest images that a class is summarized from, if that follows the stream."""
 FAST_REAL_IMAGES, FAST_SUMMARY_IMAGES, FAST_THETA_INTERVAL = 16, 5, 2
 
 
@@ -69,7 +72,8 @@ class StreamSummarizer(Summarizer):
     Args:
         interval: number of iterations between rounds (τ), counted from the last arrival of new classes.
         queue: number of recent real images kept of each current class; 0 uses the batch at hand and keeps none.
-        ready: number of images a class needs in its queue before it is summarized; a full queue if not given.
+        ready: number of images a class needs in its queue before it is summarized. "auto" follows the stream: as many
+            as the slots of a class, at least 8 and at most a full queue; none is a full queue, as published.
         fast: use cheaper defaults for `real_images`, `summary_images` and `theta_interval`, at a third of the cost
             or less.
         real_images: number of real images drawn from a class's queue at each visit. If not given: all of them, or 16
@@ -95,12 +99,13 @@ class StreamSummarizer(Summarizer):
     """
 
     needs = frozenset({"claims"})
+    recorded = MappingProxyType({"ready": None})
 
     def __init__(
         self,
         interval: Count = 6,
         queue: Natural = 64,
-        ready: Count | None = None,
+        ready: Count | Literal["auto"] | None = "auto",
         fast: bool = False,
         real_images: Count | None = None,
         summary_images: Count | None = None,
@@ -124,10 +129,10 @@ class StreamSummarizer(Summarizer):
             summary_images = FAST_SUMMARY_IMAGES if summary_images is None else summary_images
             theta_interval = FAST_THETA_INTERVAL if theta_interval is None else theta_interval
         theta_interval = 1 if theta_interval is None else theta_interval
-        if ready is not None and ready > max(queue, 1):
+        if isinstance(ready, int) and ready > max(queue, 1):
             raise InputError(f"ready is {ready}, more than the {queue} images of the queue: need at most that many")
         self.matching = MATCHING[matching]()
-        self.interval, self.ready = interval, ready or max(queue, 1)
+        self.interval, self.ready = interval, ready
         self.real_images, self.summary_images = real_images, summary_images
         self.gamma, self.anchors = gamma, anchors
         self.learning_rate, self.momentum, self.augment = learning_rate, momentum, augment
@@ -146,7 +151,7 @@ class StreamSummarizer(Summarizer):
         """Number of iterations since the last reset, without this one."""
         self.boundary_passed: bool
         """Whether a task ended since the last reset."""
-        self._told_of_lost = False
+        self._told_of_lost = self._told_of_none = False
         self.last_losses: dict[str, float] = {}
         """The terms of the loss, each a mean over the classes of the last round."""
 
@@ -170,6 +175,7 @@ class StreamSummarizer(Summarizer):
             self.theta(torch.zeros(1, *shape, device=next(self.theta.parameters()).device))
 
     def on_boundary(self, ctx: MemoryContext) -> None:
+        self.tell_if_idle(ctx)
         self.boundary_passed = True
 
     def on_new_classes(self, new: list[int], ctx: MemoryContext) -> None:
@@ -207,16 +213,38 @@ class StreamSummarizer(Summarizer):
         memory = ctx.memory
         quota = min(ctx.slots_per_class, max(1, memory.capacity // ctx.classes))
         claiming = set(memory.labels[report.claimed].tolist())
-        queued = [label for label in self.queue.classes if self.queue.count(label) >= self.ready]
-        if not queued and self.queue.lost > self.ready * self.queue.max_classes and not self._told_of_lost:
+        ready = self._images_needed(ctx)
+        queued = [label for label in self.queue.classes if self.queue.count(label) >= ready]
+        if not queued and self.queue.lost > ready * self.queue.max_classes and not self._told_of_lost:
             self._told_of_lost = True
             _log.warning(
                 "no class stays in the queue until it has the %d images it is summarized from: more than %d classes "
                 "come in turn. Raise summarize.max_current_classes, or lower summarize.ready",
-                *(self.ready, self.queue.max_classes),
+                *(ready, self.queue.max_classes),
             )
         waiting = [label for label in queued if label not in claiming]
         return [label for label in waiting if memory.limit.owns_share(memory, label, quota, ctx.classes)]
+
+    def _images_needed(self, ctx: MemoryContext) -> int:
+        """Return the number of images that a class needs in its queue before it is summarized."""
+        full = max(self.queue.capacity, 1)
+        if self.ready == "auto":
+            return min(full, max(FEWEST_REAL_IMAGES, ctx.slots_per_class))
+        return self.ready or full
+
+    def tell_if_idle(self, ctx: MemoryContext) -> None:
+        if self.rounds or self._told_of_none or ctx.memory.seen <= ctx.memory.size:
+            return
+        self._told_of_none = True
+        needed = self._images_needed(ctx)
+        most = max(map(self.queue.count, self.queue.classes), default=0)
+        if most < needed:
+            reason = f"a class needs {needed} images in its queue, and none has more than {most}"
+            remedy = "lower summarize.ready, or use a method without +ssd"
+        else:
+            reason = "no class has all of its slots" if not self.wait_full else "the memory was never full"
+            remedy = "give the memory fewer slots_per_class, or more bytes"
+        _log.warning("nothing was summarized so far, because %s: %s", reason, remedy)
 
     def _round(self, classes: list[int], ctx: MemoryContext) -> None:
         if not classes:

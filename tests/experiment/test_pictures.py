@@ -79,7 +79,7 @@ def test_a_sheet_of_the_stream_shows_the_run_s_own_images_class_by_class(tmp_pat
     sheet = Image.open(tmp_path / "stream-sheet.png")
     arrivals = np.concatenate([batch for task in stream.tasks for batch in task.batches])
     for row, label in enumerate(learner.labels):
-        own = levels[arrivals[stream.dataset.train_y[arrivals] == label]]
+        own = levels[arrivals[labels[arrivals] == label]]
         middle = GAP + CAPTION + row * (48 + GAP + CAPTION) + 24
         first = sheet.getpixel((GAP + 24, middle))
         shown = [sheet.getpixel((2 * GAP + column * (48 + GAP) + 24, middle)) for column in range(1, STREAM_IMAGES + 1)]

@@ -10,7 +10,7 @@ from PIL import Image
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import TensorDataset
 
-from engram import RunConfig, run
+from engram import InputError, Learner, RunConfig, run
 from engram.streams import (
     DATASETS,
     DataError,
@@ -20,6 +20,7 @@ from engram.streams import (
     register_dataset,
     to_dataset,
 )
+from tests.streams.imagefiles import picture, write
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (24, 3, 16, 16), dtype=np.uint8)
 LABELS = np.arange(24) % 4
@@ -168,3 +169,46 @@ def test_a_run_learns_a_registered_data_set(tmp_path: Path, monkeypatch: pytest.
     result = run(RunConfig("er", dataset="mine", memory_size=4, classes_per_task=2), tmp_path / "run")
     assert result.images_seen == 20
     assert json.loads((tmp_path / "run" / "classes.json").read_text()) == list(Pictures.classes)
+
+
+@pytest.mark.parametrize(
+    ("source", "labels"),
+    [
+        ((PIXELS, LABELS), [0, 1, 2, 3]),
+        ((PIXELS, LABELS * 10 + 5), [5, 15, 25, 35]),
+        ((PIXELS, np.array(["w", "x", "y", "z"])[LABELS]), ["w", "x", "y", "z"]),
+        (Pictures(), list(Pictures.classes)),
+        (columns(), list(ClassLabel.names)),
+    ],
+    ids=["numbers", "other numbers", "strings", "pictures", "columns"],
+)
+def test_streams_deliver_names_and_numbers_only_where_there_are_none(source: object, labels: list) -> None:
+    stream = class_incremental(source, seed=0, classes_per_task=2)
+    assert sorted({label for _, y in stream for label in y.tolist()}) == labels
+    assert sorted({label for task in stream.tasks for label in stream.test(task)[1].tolist()}) == labels
+    numbered = class_incremental(stream.dataset.numbered(), seed=0, classes_per_task=2)
+    for (x, y), (same, number) in zip(stream, numbered, strict=True):
+        assert np.array_equal(x, same), "names change nothing about the order"
+        assert [labels[each] for each in number] == y.tolist()
+    assert stream.digest() == numbered.digest()
+
+
+def test_classes_with_the_same_name_are_told_apart_by_their_numbers(caplog: pytest.LogCaptureFixture) -> None:
+    names = ClassLabel()
+    names.names = ("crane", "bee", "crane", "dog")
+    cranes = Columns(columns().columns, {"fine": names})
+    assert to_dataset(cranes).labels == (0, 1, 2, 3)
+    assert "two classes have the same name" in caplog.text
+
+
+def test_a_learner_keeps_two_folders_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders were numbered each from 0, so that the second one's classes were taken for the first one's."""
+    monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
+    learner = Learner("er", memory_size=8, net={"width": 8})
+    for place, classes in (("photos", ("apple", "bicycle")), ("new-photos", ("bottle", "tiger"))):
+        write(tmp_path / place, {f"{each}/{i}.png": picture(i, 16, "PNG") for each in classes for i in range(6)})
+        for x, y in class_incremental(load_dataset(tmp_path / place, size=16)):
+            learner.observe(x, y)
+    assert sorted(learner.labels) == ["apple", "bicycle", "bottle", "tiger"]
+    with pytest.raises(InputError, match="mix integers and strings"):
+        learner.observe(PIXELS, LABELS)

@@ -56,7 +56,7 @@ def classes_visited(learner, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("slots", [1, 10, 64])
 def test_73_rounds_in_a_task_of_500_balanced_batches(slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    learner = small_learner(memory_size=1300, slots_per_class=slots, summarize={})
+    learner = small_learner(memory_size=1300, slots_per_class=slots, summarize={"ready": None})
     without_training(learner, monkeypatch)
     rounds_at = []
     for task in range(2):

@@ -1,0 +1,5 @@
+"""Our memory as a storage policy of Avalanche."""
+
+from engram.avalanche.storage import SummaryBuffer, summary_replay
+
+__all__ = ["SummaryBuffer", "summary_replay"]
