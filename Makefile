@@ -4,7 +4,7 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
 
-.PHONY: run test soak lint format coverage docs-results
+.PHONY: run test soak lint format coverage docs notebooks docs-results
 
 run: $(VENV)/.ready
 	$(VENV)/bin/engram demo
@@ -25,6 +25,14 @@ lint: $(VENV)/.developing
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
+# The documentation site, in site/. A warning or a broken link is an error.
+docs: $(VENV)/.documenting
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict --quiet
+
+# The notebooks with their outputs, made again.
+notebooks: $(VENV)/.documenting
+	OMP_NUM_THREADS=1 $(VENV)/bin/python docs/run_notebooks.py
+
 # The measured figures of README and docs, from results/.
 docs-results: $(VENV)/.ready
 	$(VENV)/bin/python docs/generate.py
@@ -39,6 +47,10 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	python3 -m venv $(VENV)
 	$(PIP) hatchling editables
 	$(PIP) --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.documenting: $(VENV)/.ready
+	$(PIP) --no-build-isolation -e '.[docs]'
 	@touch $@
 
 $(VENV)/.developing: $(VENV)/.ready

@@ -42,13 +42,14 @@ LOWER_RATE = "the batch was not learned; lower the learning rate"
 class Learner(StreamConsumer[StepContext]):
     """Learns from a stream seen once, with a small memory.
 
-    >>> import numpy as np
-    >>> from engram import Learner
-    >>> learner = Learner("scr+ssd", memory_size=4, net={"width": 8}, theta={"width": 8})
-    >>> images = np.random.default_rng(0).random((8, 1, 16, 16), dtype=np.float32)
-    >>> learner.observe(images, ["cat", "dog"] * 4)
-    >>> set(learner.predict(images)) <= {"cat", "dog"}
-    True
+    Examples:
+        >>> import numpy as np
+        >>> from engram import Learner
+        >>> learner = Learner("scr+ssd", memory_size=4, net={"width": 8}, theta={"width": 8})
+        >>> images = np.random.default_rng(0).random((8, 1, 16, 16), dtype=np.float32)
+        >>> learner.observe(images, ["cat", "dog"] * 4)
+        >>> set(learner.predict(images)) <= {"cat", "dog"}
+        True
 
     Args:
         method: a name listed by `engram methods`, or a `Method` of your own; scr+ssd if neither this nor a scheme is

@@ -164,8 +164,13 @@ def load_plugins() -> None:
 
 
 def names() -> list[str]:
-    """Return the name of every method, combinations included."""
-    combined = [f"{base}+{memory}" for base in METHODS for memory in MEMORIES]
+    """Return the name of every method, and of its combinations with another memory than its own."""
+    combined = [
+        f"{base}+{memory}"
+        for base, method in METHODS.items()
+        for memory, changes in MEMORIES.items()
+        if method.policy is not changes["policy"]
+    ]
     return [*METHODS, *(name for name in combined if not unmet_needs(find_method(name)))]
 
 
@@ -187,7 +192,17 @@ def find_method(name: str) -> Method:
     if base in METHODS and memory in MEMORIES:
         changes = MEMORIES[memory]
         return replace(METHODS[base], **changes | {"paper": f"{METHODS[base].paper}; {changes['paper']}"})
-    raise InputError(f"unknown method {name!r}{suggest(name, names())}")
+    raise InputError(f"unknown method {name!r}{_suggested(name)}")
+
+
+def _suggested(name: str) -> str:
+    """Return the end of the message about an unknown method: what was probably meant."""
+    spelled = name.strip().lower().replace("_", "-").replace(" ", "")
+    if spelled in MEMORIES:
+        return f": did you mean {f'scr+{spelled}'!r}? {spelled} is a memory, which a method takes with +"
+    if is_method(spelled):
+        return f": did you mean {spelled!r}?"
+    return suggest(spelled, names())
 
 
 def is_method(name: str) -> bool:

@@ -28,13 +28,14 @@ from engram.summarize import StreamSummarizer
 class SummaryMemory(StreamConsumer[MemoryContext]):
     """Summaries of a stream within a limit, to replay from while you train a model of your own.
 
-    >>> import torch
-    >>> from engram import SummaryMemory
-    >>> memory = SummaryMemory(memory_size=4, theta={"width": 8})
-    >>> memory.update(torch.rand(8, 3, 16, 16), torch.tensor([0, 1] * 4))
-    >>> x, y = memory.sample(3)
-    >>> x.shape, y.shape
-    (torch.Size([3, 3, 16, 16]), torch.Size([3]))
+    Examples:
+        >>> import torch
+        >>> from engram import SummaryMemory
+        >>> memory = SummaryMemory(memory_size=4, theta={"width": 8})
+        >>> memory.update(torch.rand(8, 3, 16, 16), torch.tensor([0, 1] * 4))
+        >>> x, y = memory.sample(3)
+        >>> x.shape, y.shape
+        (torch.Size([3, 3, 16, 16]), torch.Size([3]))
 
     Args:
         summarize: settings of the summarizer, by name.

@@ -1,16 +1,26 @@
-"""What README and docs say was measured is what results/ holds."""
+"""What README and docs say was measured is what results/ holds. Their examples run, and their links lead somewhere."""
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import generate
 import pytest
+import yaml
+
+import engram
+from engram.methods import METHODS
+from engram.streams import DATASETS
 
 ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
 BY_HAND = {
     "README.md": {"3.11", "150 KiB"},
     "architecture.md": {"2.13"},
+    "index.md": {"3.11"},
     "method.md": {"6.4", "0.9", "0.01", "0.07", "0.1", "46.7", "95 %"},
     "paper.md": {"95 %"},
     "performance.md": {"60 s"},
@@ -62,3 +72,77 @@ def test_every_committed_result_stands_in_a_document() -> None:
 def test_a_changed_result_is_noticed() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert generate.filled(text.replace("**12.9**", "**13.9**")) == text != text.replace("**12.9**", "**13.9**")
+
+
+def python_blocks(path: Path) -> list[str]:
+    """Return the blocks of Python in a page, or the cells of code in a notebook."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    return ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in (*PAGES, *NOTEBOOKS) if python_blocks(path)], ids=lambda path: path.name
+)
+def test_examples_run_one_after_the_other(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    names: dict[str, Any] = {}
+    known = {id(table): (table, dict(table)) for table in (METHODS, DATASETS)}
+    try:
+        for number, block in enumerate(python_blocks(path)):
+            exec(compile(block, f"{path.name}, block {number}", "exec"), names)
+    finally:
+        for table, before in known.values():
+            table.clear()
+            table.update(before)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_notebooks_are_small_and_show_their_outputs(path: Path) -> None:
+    cells = [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    kinds = {output["output_type"] for cell in cells for output in cell["outputs"]}
+    assert "display_data" in kinds
+    assert "error" not in kinds
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    assert path.stat().st_size < 60_000
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of the headings of a page."""
+    heads = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", head.lower()).strip().replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("path", [*PAGES, *sorted(ROOT.glob("*.md")), ROOT / "llms.txt"], ids=lambda path: path.name)
+def test_links_lead_to_files_and_headings(path: Path) -> None:
+    text = re.sub(r"```.*?```|`[^`]*`", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"https?://", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (path.parent / name).resolve() if name else path
+        assert target.is_file(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_every_page_and_notebook_is_in_the_menu_of_the_site() -> None:
+    def pages(entry: Any) -> list[str]:
+        if isinstance(entry, str):
+            return [entry]
+        return [page for each in (entry if isinstance(entry, list) else entry.values()) for page in pages(each)]
+
+    menu = pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
+    assert sorted(menu) == sorted([path.name for path in PAGES] + [f"notebooks/{path.stem}.md" for path in NOTEBOOKS])
+
+
+def test_the_reference_has_every_public_name_with_an_example() -> None:
+    page = ROOT / "docs" / "api.md"
+    public = set(engram.__all__) - {"__version__"}
+    listed = re.findall(r"^::: engram\.(\w+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert sorted(listed) == sorted(public)
+    examples = page.read_text(encoding="utf-8").split("::: ")
+    shown = " ".join(python_blocks(page)) + "".join(text for text in examples if "`check_method(" in text)
+    assert [name for name in public if ">>>" not in (getattr(engram, name).__doc__ or "") and name not in shown] == []

@@ -13,16 +13,16 @@ COMMANDS = {
     "learn": "let a learner learn from a folder of photos: a new one, or one that was saved",
     "predict": "name the classes of images with a saved learner",
     "evaluate": "test a saved learner on a folder of photos",
-    "run": "run one learner over one stream (default: scr+ssd on the embedded stream)",
-    "demo": "run scr, scr+dynamic and scr+ssd on the embedded stream: a table and a picture in minutes",
-    "compare": "print a table of finished runs: mean ± 95 % interval, paired differences",
-    "paper": "run a table or figure of the paper: smoke, small or full; on this machine or a Ray cluster",
+    "run": "run one learner over one stream (default: scr+ssd on digits)",
+    "demo": "learn with and without summaries: a table and a picture in minutes",
+    "compare": "print a table of finished runs: text, Markdown, CSV or LaTeX",
+    "paper": "run a table or figure of the paper, here or on a Ray cluster",
     "report": "write one self-contained HTML page about finished runs",
-    "methods": "list every method with its parts and its paper",
+    "methods": "list the methods with their parts and papers",
     "memory": "show the memory of a run, export it, or import it into a new learner",
     "serve": "serve learners: teach and ask them by HTTP or in the browser, and lose nothing in a crash",
     "data": "list, describe, check and download data sets",
-    "bench": "measure step time, share of the machine's limit, and summarizing overhead",
+    "bench": "measure how fast this machine learns, against its own limit",
 }
 
 TRAINING = ("learn", "run", "demo", "paper", "bench", "serve")
@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
 
         print_error(f"engram: unknown command {arguments[0]!r}{suggest(arguments[0], list(COMMANDS))}")
         return 2
-    if argv is None and arguments[0] in TRAINING:
+    if argv is None and arguments[0] in TRAINING and "--dry-run" not in arguments:
         from engram.cli.huge_pages import restart_with_huge_pages
 
         restart_with_huge_pages()
@@ -78,7 +78,7 @@ def _help() -> str:
         [
             "usage: engram COMMAND ...",
             "",
-            "Keep learning from a stream seen once, with a memory of a few hundred kilobytes.",
+            "Keep learning from a stream seen once, with a memory of some hundred kilobytes.",
             "",
             *lines,
             "",

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 
-from rich.box import SIMPLE
-from rich.table import Table
-
 from engram.cli.console import plain_console
 from engram.cli.parser import Parser
 from engram.cli.progress import RunProgress
+from engram.cli.tables import new_table
 from engram.experiment.bench import bench
 
 
@@ -34,7 +32,7 @@ def main(argv: list[str]) -> int:
     if options.json:
         print(json.dumps(measured, indent=1))
         return 0
-    table = Table("what", "measured", "target", "", box=SIMPLE, pad_edge=False)
+    table = new_table(("what", "measured", "target", ""))
     for target in measured["targets"]:
         limit = f"{'at most' if target['at_most'] else 'at least'} {target['limit']:g} {target['unit']}"
         value = f"{target['value']:.{1 if target['unit'] == '%' else 2}f} {target['unit']}"

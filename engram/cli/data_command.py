@@ -6,13 +6,12 @@ from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-from rich.table import Table
 
 from engram.cli.console import plain_console
 from engram.cli.parser import Parser
+from engram.cli.tables import new_table
 from engram.streams.cache_entry import cache_entries, cache_folder, clear_cache, pixels_intact
 from engram.streams.dataset import DataError, Dataset, data_folder
 from engram.streams.download import download
@@ -28,7 +27,7 @@ def main(argv: list[str]) -> int:
     """Run `engram data` and return the exit code."""
     parser = Parser(
         prog="engram data",
-        usage="engram data list | info NAME | check NAME [--skip-damaged] | get NAME | cache [--clear]",
+        usage="engram data list | info NAME | check NAME | get NAME | cache [--clear]",
         description="list: show every data set and where it was found. info: show what a data set should hold, and "
         "in which layouts. check: read all of it. get: download it from its publisher. cache: show the decoded images "
         "that are kept, and remove them with --clear.",
@@ -64,7 +63,7 @@ def _run(options: Namespace, console: Console) -> int:
 
 
 def _list(console: Console) -> int:
-    table = Table("data set", "classes", "images", "pixels", "found", box=SIMPLE, pad_edge=False)
+    table = new_table(("data set",), ("classes", "images", "pixels", "found"))
     for name, known in DATASETS.items():
         place = known.find(data_folder())
         images = f"{known.train:,} + {known.test:,}" if known.train else "–"

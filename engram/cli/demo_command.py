@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from engram.base.errors import InputError
 from engram.base.settings import Count, schema_of
 from engram.cli.console import plain_console
 from engram.cli.parser import Parser
-from engram.cli.run_command import execute
+from engram.cli.run_command import execute, seed_folders
 from engram.experiment.demo import METHODS, demo_config
 from engram.experiment.jobs import Job
 from engram.options import ComputeOptions
@@ -24,7 +25,7 @@ def main(argv: list[str]) -> int:
         description="Learn the embedded handwritten digits, two new classes at a time, each image seen once, with a "
         "memory of ten images: plain replay (scr), the dynamic memory alone (scr+dynamic), and summaries (scr+ssd).",
     )
-    parser.add_argument("--seeds", type=Count, default=3, help="number of seeds of each method")
+    parser.add_argument("--seeds", type=Count | None, default=None, help="number of seeds of each method (default: 3)")
     parser.add_argument("--out", type=Path | None, default=None, help="folder of the runs (default: under runs/)")
     parser.add_argument("--resume", action="store_true", help="continue the interrupted demo in the folder --out")
     parser.add_options("computing", ComputeOptions)
@@ -32,10 +33,12 @@ def main(argv: list[str]) -> int:
     if options.resume and options.out is None:
         raise InputError("--resume needs --out: the folder of the demonstration to go on with")
     out = options.out or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
+    there = seed_folders(out / METHODS[0]) if options.resume else {}
+    seeds = options.seeds or len(there) or 3
     computing: Any = {name: value for name, value in vars(options).items() if name in schema_of(ComputeOptions)}
     jobs = [
         Job(demo_config(method, seed).replace(**computing), out / method / f"seed-{seed}", options.resume)
-        for seed in range(options.seeds)
+        for seed in range(seeds)
         for method in METHODS
     ]
     console = plain_console()
@@ -43,8 +46,7 @@ def main(argv: list[str]) -> int:
         "Ten handwritten digits arrive two classes at a time, every image once. The memory holds ten images:\n"
         "scr replays original images, scr+dynamic keeps one of each class, scr+ssd turns that one into a summary.\n",
     )
-    again = f"engram demo --seeds {options.seeds} --out {out} --resume"
-    code = execute(jobs, out, again=again)
+    code = execute(jobs, out, again=shlex.join(["engram", "demo", "--resume", "--out", str(out)]))
     if code == 0:
         sheet = out / "scr+ssd" / "seed-0" / "memory" / "contact-sheet.png"
         console.print(f"First images above their summaries: {sheet}", soft_wrap=True)

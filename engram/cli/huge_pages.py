@@ -25,7 +25,7 @@ def restart_with_huge_pages() -> None:
 
     Does nothing if any of the settings is set, by the user or by the restart itself, or if there is no glibc.
     """
-    if platform.libc_ver()[0] != "glibc" or any(name in os.environ for name in SETTINGS):
+    if sys.platform != "linux" or platform.libc_ver()[0] != "glibc" or any(name in os.environ for name in SETTINGS):
         return
     os.environ.update(SETTINGS)
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

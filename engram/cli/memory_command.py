@@ -15,6 +15,7 @@ from engram.base.settings import Count, Natural, schema_of
 from engram.base.validation import Label
 from engram.cli.console import plain_console
 from engram.cli.parser import Parser
+from engram.cli.tables import new_table
 from engram.experiment.folder import class_names_of
 from engram.learner import Learner
 from engram.memory import ExportedMemory, Store, exported_from
@@ -151,7 +152,7 @@ def memory_table(memory: Store, classes: Sequence[Label], names: Sequence[str] =
         "claimed": Counter(labels[memory.claimed[: memory.size]].tolist()),
         "summaries": Counter(labels[memory.summary[: memory.size]].tolist()),
     }
-    table = Table("class", *counts)
+    table = new_table(("class",), tuple(counts))
     for index, label in enumerate(classes):
         table.add_row(class_name(label, names), *(str(count[index]) for count in counts.values()))
     table.add_row("all", *(str(count.total()) for count in counts.values()))

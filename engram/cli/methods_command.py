@@ -1,37 +1,59 @@
-"""`engram methods`: list every method with its parts and its paper."""
+"""`engram methods`: list the methods with their parts and papers."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
-from rich.box import SIMPLE
 from rich.table import Table
 
 from engram.base.settings import as_plain_data
 from engram.cli.console import plain_console
 from engram.cli.parser import Parser
-from engram.methods import find_method, method_settings, names
+from engram.cli.tables import new_table
+from engram.methods import MEMORIES, METHODS, find_method, method_settings, names
+from engram.paper.catalogue import METHODS_COMPARED
 
 
 def main(argv: list[str]) -> int:
     """Run `engram methods` and return the exit code."""
     parser = Parser(
         prog="engram methods",
-        usage="engram methods [--json]",
-        description="List every method with its parts and its paper.",
+        usage="engram methods [--all] [--json]",
+        description="List the methods that the paper compares, then the others, each with its parts and its paper.",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, with all settings and their defaults")
+    parser.add_argument("--all", action="store_true", help="also list every combination of a method with a memory")
+    parser.add_argument("--json", action="store_true", help="print JSON: all methods, settings and their defaults")
     options = parser.parse_args(argv)
     if options.json:
         print(json.dumps({name: describe(name) for name in names()}, indent=1))
         return 0
-    table = Table("method", "parts", "paper", box=SIMPLE, pad_edge=False)
-    for name in names():
+    console = plain_console()
+    others = [name for name in METHODS if name not in METHODS_COMPARED]
+    combined = [name for name in names() if name not in METHODS and name not in METHODS_COMPARED]
+    shown = {"Methods that the paper compares": METHODS_COMPARED, "Other methods": others}
+    if options.all:
+        shown["Methods with another memory"] = combined
+    for title, listed in shown.items():
+        console.print(f"{title}\n")
+        console.print(_table(listed))
+        console.print()
+    if not options.all:
+        memories = ", ".join(f"+{name}" for name in MEMORIES)
+        console.print(
+            f"A method that replays takes another memory with {memories}: er+ssd, for example. "
+            f"engram methods --all lists these {len(combined)} too."
+        )
+    return 0
+
+
+def _table(listed: Sequence[str]) -> Table:
+    table = new_table(("method", "parts", "paper"))
+    for name in listed:
         method = find_method(name)
         table.add_row(name, " · ".join(part.__name__ for part in method.parts().values()), method.paper)
-    plain_console().print(table)
-    return 0
+    return table
 
 
 def describe(name: str) -> dict[str, Any]:

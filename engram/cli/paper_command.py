@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import secrets
+import shlex
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +21,7 @@ from engram.base.settings import Count
 from engram.cli.console import plain_console
 from engram.cli.parser import Parser
 from engram.cli.stopping import stop_on_signal
+from engram.cli.tables import new_table
 from engram.experiment.engines import LocalEngine, RayEngine
 from engram.experiment.jobs import cores
 from engram.experiment.run import Interrupted
@@ -76,15 +80,18 @@ def main(argv: list[str]) -> int:
     if options.dry_run:
         _print_plan(cells, seeds, root, None if options.ray else options.workers or cores(), console)
         return 0
-    code = 0 if options.show else _run(cells, seeds, root, options.ray, options.workers, console)
+    again = shlex.join(["engram", "paper", *argv])
+    code = 0 if options.show else _run(cells, seeds, root, options.ray, options.workers, console, again)
     table, drawn = _write(options.name, experiment, scale, root, seeds)
     console.print(Markdown(table.to_markdown()))
     console.print(f"{root / options.name}.md, .json{' and .png' if drawn else ''}", soft_wrap=True)
     return code
 
 
-def _run(cells: list[Cell], seeds: int, root: Path, ray: str | None, workers: int | None, console: Console) -> int:
-    """Run the jobs of these cells that are not finished, and return the exit code."""
+def _run(
+    cells: list[Cell], seeds: int, root: Path, ray: str | None, workers: int | None, console: Console, again: str
+) -> int:
+    """Run the jobs of these cells that are not finished, and return the exit code. `again` is the command given."""
     jobs = jobs_left(cells, seeds, root)
     if not jobs:
         return 0
@@ -99,16 +106,19 @@ def _run(cells: list[Cell], seeds: int, root: Path, ray: str | None, workers: in
                 should_stop=should_stop,
             )
         except Interrupted as stopped:
-            console.print(f"{stopped}. Everything is saved: the same command goes on from there.", soft_wrap=True)
+            console.print(
+                f"{stopped}. Everything is saved: the same command goes on from there:\n{again}", soft_wrap=True
+            )
             return should_stop.exit_code
     if outcome.errors:
-        console.print(f"{len(outcome.errors)} of {len(jobs)} runs failed; the same command tries them again")
+        console.print(f"{len(outcome.errors)} of {len(jobs)} runs failed; the same command tries them again:")
+        console.print(again, soft_wrap=True)
         return 1
     return 0
 
 
 def _catalogue() -> Table:
-    table = Table("name", "what it shows", "cells at small", "at full", box=None)
+    table = new_table(("name", "what it shows"), ("cells at small", "at full"))
     for name, experiment in EXPERIMENTS.items():
         counts = [str(len(experiment.cells(SCALES[scale]))) for scale in ("small", "full")]
         table.add_row(name, experiment.title, *counts)
@@ -127,11 +137,12 @@ def _write(name: str, experiment: Experiment, scale: Scale, root: Path, seeds: i
 
 def _print_plan(cells: list[Cell], seeds: int, root: Path, workers: int | None, console: Console) -> None:
     """Print the plan: the runs, and how long they take on one core and, if given, on `workers` cores."""
-    plan = Table("row", "column", "runs", "finished", "seconds per run", box=None)
-    costs = costs_of(cells, seeds, finished_below(root))
+    plan = new_table(("row", "column"), ("runs", "finished", "time per run"))
+    with _timing(console) as on_timing:
+        costs = costs_of(cells, seeds, finished_below(root), on_timing)
     for cell, cost in zip(cells, costs, strict=True):
         about = "" if cost.finished else "about "
-        plan.add_row(cell.row, cell.column, str(seeds), str(cost.finished), f"{about}{cost.seconds:.0f}")
+        plan.add_row(cell.row, cell.column, str(seeds), str(cost.finished), f"{about}{readable_time(cost.seconds)}")
     console.print(plan)
     for departure in departures_of(cells):
         console.print(f"departure: {departure}")
@@ -139,6 +150,16 @@ def _print_plan(cells: list[Cell], seeds: int, root: Path, workers: int | None, 
     left = sum(cost.seconds * (seeds - cost.finished) for cost in distinct.values())
     together = f", {readable_time(left / workers)} on {workers}" if workers else ""
     console.print(f"{len(distinct)} cells of {seeds} seeds: about {readable_time(left)} of one core{together}")
+
+
+@contextmanager
+def _timing(console: Console) -> Iterator[Callable[[str], None]]:
+    """Show which method is being timed: in one line that changes, or line by line if the output is no terminal."""
+    if not console.is_terminal:
+        yield lambda method: console.print(f"timing a step of {method}")
+        return
+    with console.status("timing") as status:
+        yield lambda method: status.update(f"timing a step of {method}")
 
 
 def readable_time(seconds: float) -> str:

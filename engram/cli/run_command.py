@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from engram.base.errors import InputError
+from engram.base.plugins import PLUGIN_VARIABLE
 from engram.base.settings import Count, schema_of
 from engram.cli.console import plain_console
 from engram.cli.parser import Parser, nested
@@ -53,35 +55,69 @@ def main(argv: list[str]) -> int:
         given += 1
     named = [f"--{name}={value}" for name, value in zip(("method", "dataset"), argv[:given], strict=False)]
     rest = argv[given:]
+    if "--resume" in rest and not named and not {"--config", "--method"} & {name for name, *_ in _options(rest)}:
+        rest += configuration_to_resume(rest)
     parser = build_parser(_method_name(named + rest))
     options = parser.parse_args(rest + named)
     config = to_config(options)
-    seeds = range(config.options["seed"], config.options["seed"] + options.seeds)
     out = options.out or Path("runs") / _default_name(config)
+    seeds = _seeds(config, options.seeds, out if options.resume else None)
     every = SaveInterval.parse(str(options.checkpoint_every))
-    folders = [out] if options.seeds == 1 and options.out else [out / f"seed-{seed}" for seed in seeds]
+    alone = options.out and options.seeds in (None, 1) and len(seeds) == 1 and not (out / f"seed-{seeds[0]}").exists()
+    folders = [out] if alone else [out / f"seed-{seed}" for seed in seeds]
     jobs = [
         Job(config.replace(seed=seed), folder, options.resume, every)
         for seed, folder in zip(seeds, folders, strict=True)
     ]
     logs = [LOGS[options.log](job.config, job.out) for job in jobs] if options.log else []
-    return execute(jobs, out, logs=logs)
+    return execute(jobs, out, logs=logs, again=_command_to_resume(options, out))
 
 
-def execute(
-    jobs: list[Job], out: Path, *, logs: Sequence[EventLog] = (), again: str = "the same command with --resume"
-) -> int:
+def configuration_to_resume(arguments: list[str]) -> list[str]:
+    """Return the option that reads the configuration of the run to resume; nothing if no run began there."""
+    found = [value or following for name, value, following in _options(arguments) if name == "--out"]
+    folder = Path(found[-1]).expanduser() if found and found[-1] else None
+    if folder is None:
+        return []
+    begun = [path for path in (folder, *seed_folders(folder).values()) if (path / "config.yaml").is_file()]
+    return [f"--config={begun[0] / 'config.yaml'}"] if begun else []
+
+
+def seed_folders(folder: Path) -> dict[int, Path]:
+    """Return the folders of seeds in a folder of runs, by seed; those that have not begun are empty."""
+    found = {path.name.removeprefix("seed-"): path for path in folder.glob("seed-*") if path.is_dir()}
+    return {int(seed): found[seed] for seed in sorted(found, key=len) if seed.isdecimal()}
+
+
+def _seeds(config: RunConfig, count: int | None, resumed: Path | None) -> Sequence[int]:
+    """Return the seeds to run: so many from the first on, or those in the folder that is resumed."""
+    there = sorted(seed_folders(resumed)) if resumed and count is None else []
+    return there or range(config.options["seed"], config.options["seed"] + (count or 1))
+
+
+def _command_to_resume(options: Any, out: Path) -> str:
+    """Return the command that continues these runs."""
+    command = ["engram", "run", "--resume", "--out", str(out)]
+    command += [f"--checkpoint-every={options.checkpoint_every}"] if options.checkpoint_every != "60s" else []
+    command += [f"--log={options.log}"] if options.log else []
+    command += [f"--plugin={module}" for module in os.environ.get(PLUGIN_VARIABLE, "").split(",") if module]
+    return shlex.join(command)
+
+
+def execute(jobs: list[Job], out: Path, *, again: str, logs: Sequence[EventLog] = ()) -> int:
     """Run the jobs with progress, print their table, and return the exit code.
 
     Args:
         jobs: jobs to run. A single job runs in this process; several run in one process per core, with one thread each.
         out: folder to name in messages.
+        again: command that continues the jobs after an interruption.
         logs: logs that get the events of the jobs, one log per job.
-        again: command that continues the jobs after an interruption, in words.
     """
     console = plain_console()
     names = [f"{job.config.method} seed {job.config.options['seed']}" for job in jobs]
     totals = batch_counts([job.config for job in jobs]) if len(jobs) > 1 else [0]
+    for job in jobs[1:] and jobs:  # so that a resumed command knows the seeds that had not begun
+        job.out.mkdir(parents=True, exist_ok=True)
     finished = [(job.out / "result.json").is_file() for job in jobs]
     with stop_on_signal() as should_stop, RunProgress(names, console, totals, finished) as progress:
 
@@ -97,7 +133,7 @@ def execute(
                 results = [jobs[0].run(should_stop, lambda event: on_event(0, event))]
         except Interrupted as stopped:
             reason = stopped if len(jobs) == 1 else progress.summary()
-            console.print(f"{reason}. Everything is saved in {out}. To continue, use {again}.", soft_wrap=True)
+            console.print(f"{reason}. Everything is saved in {out}. To continue:\n{again}", soft_wrap=True)
             return should_stop.exit_code
         finally:
             for log in logs:
@@ -145,9 +181,14 @@ def build_parser(method: str) -> Parser:
         help="YAML file of options, such as a run's config.yaml; METHOD, DATASET and options override it",
     )
     parser.add_argument("--out", type=Path | None, default=None, help="folder of the run (default: under runs/)")
-    parser.add_argument("--resume", action="store_true", help="continue the interrupted run in the folder --out")
     parser.add_argument(
-        "--seeds", type=Count, default=1, help="number of seeds to run, counting from --seed; one process per core"
+        "--resume", action="store_true", help="continue the interrupted run in the folder --out; no more is needed"
+    )
+    parser.add_argument(
+        "--seeds",
+        type=Count | None,
+        default=None,
+        help="number of seeds to run, counting from --seed; one process per core (default: 1)",
     )
     parser.add_argument(
         "--checkpoint_every",
@@ -219,8 +260,7 @@ def _default_name(config: RunConfig) -> str:
 def _method_name(arguments: list[str]) -> str:
     """Return the method named by the arguments; its options are known only after it is."""
     found = None
-    for token, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        name, _, value = token.partition("=")
+    for name, value, following in _options(arguments):
         if name in ("--method", "--config") and not (value or following):
             raise InputError(f"{name} needs a value: put one behind it")
         if name == "--method":
@@ -229,3 +269,10 @@ def _method_name(arguments: list[str]) -> str:
             content = read_yaml(Path(value or following))
             found = str(content["method"]) if isinstance(content, dict) and "method" in content else None
     return found or DEFAULT_METHOD
+
+
+def _options(arguments: list[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield name, value behind an equals sign, and following argument of each argument."""
+    for token, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        name, _, value = token.partition("=")
+        yield name, value, following

@@ -101,11 +101,12 @@ def evaluate(
 ) -> Evaluation:
     """Let `learner` learn the stream once, and score it on the test images of all tasks seen after each task.
 
-    >>> from engram import Learner, class_incremental, evaluate, load_dataset
-    >>> stream = class_incremental(load_dataset("digits"), seed=0, tasks=2, images_per_class=20)
-    >>> evaluation = evaluate(Learner("er", memory_size=10, net={"width": 8}), stream)
-    >>> len(evaluation.matrix), 0 <= evaluation.average_end_accuracy <= 100
-    (2, True)
+    Examples:
+        >>> from engram import Learner, class_incremental, evaluate, load_dataset
+        >>> stream = class_incremental(load_dataset("digits"), seed=0, tasks=2, images_per_class=20)
+        >>> evaluation = evaluate(Learner("er", memory_size=10, net={"width": 8}), stream)
+        >>> len(evaluation.matrix), 0 <= evaluation.average_end_accuracy <= 100
+        (2, True)
 
     Args:
         learner: a `Learner`, or any object with `observe(x, y)` and `predict(x)`. If it has `boundary()`, that is

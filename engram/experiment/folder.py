@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -83,4 +84,19 @@ def class_names_of(folder: Path) -> list[str]:
 
 def _facts() -> dict[str, Any]:
     command = [Path(sys.argv[0]).name, *sys.argv[1:]]
-    return environment() | {"python": platform.python_version(), "numpy": np.__version__, "command": command}
+    facts = {"python": platform.python_version(), "numpy": np.__version__, "command": command}
+    return environment() | facts | {"commit": source_commit(Path(__file__).parents[1])}
+
+
+def source_commit(package: Path) -> str | None:
+    """Return the git commit of the code in a folder, with "+ changes" if files differ from it; None without git."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(package), *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "__init__.py")  # the folder may only lie inside of another repository
+        return git("rev-parse", "HEAD") + (" + changes" if git("status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None

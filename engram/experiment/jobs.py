@@ -18,8 +18,10 @@ from engram.experiment.result import RunResult
 from engram.experiment.run import run
 from engram.experiment.save_interval import EVERY_MINUTE, SaveInterval
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that ask to stop: Ctrl-C, a request to end, and a terminal that was closed."""
+STOP_SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name)
+)
+"""Signals of this system that ask to stop: Ctrl-C, a request to end, and a terminal that was closed."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,11 @@ def interrupts_held_back() -> Iterator[None]:
 
     These signals may go to the whole process group. This process receives them after the context, and then asks the
     others to stop. Python's resource tracker would unblock the signals when it starts, together with the first process;
-    so it is started before.
+    so it is started before. Where signals cannot be blocked, nothing is done.
     """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:

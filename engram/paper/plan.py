@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,10 +54,19 @@ class Cost:
     seconds: float
 
 
-def costs_of(cells: list[Cell], seeds: int, finished: Finished) -> list[Cost]:
-    """Return the cost of each cell; cells that share their runs are timed once."""
+def costs_of(
+    cells: list[Cell], seeds: int, finished: Finished, on_timing: Callable[[str], None] = lambda what: None
+) -> list[Cost]:
+    """Return the cost of each cell; cells that share their runs are timed once.
+
+    Args:
+        cells: cells of the table.
+        seeds: number of seeds of each cell.
+        finished: results by the folder of their run.
+        on_timing: called with the name of a method before a step of it is timed.
+    """
     known: dict[Path, Cost] = {}
-    stopwatch = Stopwatch()
+    stopwatch = Stopwatch(on_timing)
     for cell in cells:
         if cell.folder(0) not in known:
             taken = [result.seconds["total"] for result in cell.results(finished, seeds).values()]

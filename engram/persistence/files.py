@@ -15,7 +15,7 @@ from engram.base.errors import InputError
 PARTIAL = ".partial"
 """End of the name of a file or folder that is not whole yet."""
 
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 """Opening a pipe does not wait for its other end."""
 
@@ -64,7 +64,8 @@ def append_line(path: Path, line: str) -> None:
     descriptor = open_plain(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
     with open(descriptor, "r+b", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
-        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        file.seek(max(size - 1, 0))
+        torn = file.read(1) not in (b"", b"\n")
         file.write((b"\n" if torn else b"") + line.encode() + b"\n")
 
 
@@ -113,7 +114,9 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on disk."""
+    """Wait until the names in a folder are on disk, where the system can open a folder (Windows cannot)."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -68,24 +68,27 @@ def saving_lock(folder: Path) -> Iterator[None]:
 @contextmanager
 def _locked(folder: Path, longest_wait: float | None, needed: bool = True) -> Iterator[None]:
     with open(open_plain(folder / LOCK, os.O_RDWR | os.O_CREAT), "r+b") as file:
-        if fcntl is not None:
-            try:
-                _lock(file.fileno(), longest_wait)
-            except BlockingIOError:
-                raise BusyError(
-                    f"another process runs in {folder}: wait until it ends, or use another folder"
-                ) from None
-            except OSError as error:
-                if needed:
-                    raise InputError(
-                        f"{folder} cannot be locked ({error}): use a file system that supports flock"
-                    ) from error
-                _log.warning("%s cannot be locked (%s): save there from one process only", folder, error)
+        try:
+            if fcntl is not None:
+                lock_file(file.fileno(), longest_wait)
+        except BlockingIOError:
+            raise BusyError(f"another process runs in {folder}: wait until it ends, or use another folder") from None
+        except OSError as error:
+            if needed:
+                raise InputError(
+                    f"{folder} cannot be locked ({error}): use a file system that supports flock"
+                ) from error
+            _log.warning("%s cannot be locked (%s): save there from one process only", folder, error)
         yield
 
 
-def _lock(descriptor: int, longest_wait: float | None) -> None:
-    """Lock an open file. After the longest wait (none is for ever) a BlockingIOError is raised."""
+def lock_file(descriptor: int, longest_wait: float | None) -> None:
+    """Lock an open file. After the longest wait (none is for ever) a BlockingIOError is raised.
+
+    Where the system has no such locks, an OSError says so.
+    """
+    if fcntl is None:
+        raise OSError(errno.ENOTSUP, "this system has no flock")
     if longest_wait is None:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         return None

@@ -16,6 +16,7 @@ from engram.experiment.result import RunResult, read_json
 from engram.options import describe_limit
 from engram.persistence.files import read_plain
 from engram.report.html import Html, html
+from engram.report.provenance import how_made
 from engram.report.svg import Series, heat_map, line_chart, scatter_chart, scrolling, stacked_bars
 from engram.report.tables import Row, Run, compare, describe_protocol, few_seeds, read_runs, runs_below
 
@@ -80,21 +81,24 @@ def _protocol_section(runs: list[Run], number: int) -> list[str]:
     rows = compare([run.result for run in runs])
     groups = list(_by(lambda result: result.group, runs).values())
     names = [row.name for row in rows]
-    curves = [Series(name, _mean_curve(group)) for name, group in zip(names, groups, strict=True)]
+    curves = [Series(name, *_mean_curve(group)) for name, group in zip(names, groups, strict=True)]
     blocks = [
         _comparison(rows),
         line_chart("Average accuracy on the tasks seen, after each task", "tasks", "accuracy %", curves),
+        "<p class='remarks'>Bands are 95 % intervals over seeds.</p>" if any(one.band for one in curves) else "",
         scatter_chart(
             "Accuracy and bytes of all state",
             "bytes",
             "accuracy %",
             [Series(row.name, [(float(row.total_bytes), row.accuracy.mean)]) for row in rows],
+            unit="B",
         ),
         scatter_chart(
             "Accuracy and seconds per run",
             "seconds",
             "accuracy %",
             [Series(row.name, [(row.seconds["total"], row.accuracy.mean)]) for row in rows],
+            unit="s",
         ),
         stacked_bars("Seconds per run, by part", [(row.name, _parts(row.seconds)) for row in rows], "s"),
         stacked_bars(
@@ -109,12 +113,19 @@ def _protocol_section(runs: list[Run], number: int) -> list[str]:
         blocks.append(heat_map(title, first.result.evaluation.matrix))
     blocks.append(_loss_curves(firsts))
     blocks += [_memory(name, first, f"{number}-{index}") for index, (name, first) in enumerate(firsts.items())]
+    blocks += [how_made(name, group) for name, group in zip(names, groups, strict=True)]
     return [block for block in blocks if block]
 
 
-def _mean_curve(group: list[Run]) -> list[tuple[float, float]]:
+def _mean_curve(group: list[Run]) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+    """Return the mean after each task, and the ends of its interval, cut at 0 and 100; no ends for a single seed."""
     curves = [run.result.evaluation.average_accuracy_after_task for run in group]
-    return [(task + 1.0, sum(values) / len(values)) for task, values in enumerate(zip(*curves, strict=True))]
+    means = [Interval.of(list(values)) for values in zip(*curves, strict=True)]
+    points = [(task + 1.0, interval.mean) for task, interval in enumerate(means)]
+    if any(interval.half_width is None for interval in means):
+        return points, []
+    halves = [(interval.mean, interval.half_width or 0.0) for interval in means]
+    return points, [(max(mean - half, 0.0), min(mean + half, 100.0)) for mean, half in halves]
 
 
 def _parts(amounts: Mapping[str, float]) -> dict[str, float]:
@@ -142,11 +153,14 @@ def _comparison(rows: Sequence[Row]) -> str:
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table; cells are texts, or HTML already."""
     top = "".join(f"<th scope='col'>{html(name)}</th>" for name in head)
-    body = "".join(
-        f"<tr><th scope='row'>{html(first)}</th>{''.join(f'<td>{html(value)}</td>' for value in rest)}</tr>"
-        for first, *rest in rows
-    )
-    return scrolling(f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>")
+    body = "".join(f"<tr><th scope='row'>{html(first)}</th>{_cells(head[1:], rest)}</tr>" for first, *rest in rows)
+    return scrolling(f"<table class='cards'><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>")
+
+
+def _cells(names: Sequence[str], values: Sequence[str]) -> str:
+    """Return cells that carry the name of their column, which a narrow screen shows beside them."""
+    named = zip(names, values, strict=True)
+    return "".join(f"<td data-name='{html(name)}'>{html(value)}</td>" for name, value in named)
 
 
 def _paper_tables(tables: Sequence[dict[str, Any]], path: Path) -> list[str]:

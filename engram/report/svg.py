@@ -26,10 +26,12 @@ class Series:
     Args:
         name: name in the legend.
         points: x and y of each point.
+        band: lowest and highest y at each point, drawn as a band around the line; empty for none.
     """
 
     name: str
     points: Sequence[tuple[float, float]]
+    band: Sequence[tuple[float, float]] = ()
 
 
 def line_chart(title: str, x_label: str, y_label: str, series: Sequence[Series], *, log_y: bool = False) -> str:
@@ -37,22 +39,41 @@ def line_chart(title: str, x_label: str, y_label: str, series: Sequence[Series],
     return _chart(title, x_label, y_label, series, joined=True, log_x=False, log_y=log_y)
 
 
-def scatter_chart(title: str, x_label: str, y_label: str, series: Sequence[Series]) -> str:
-    """Return a chart of points with their names beside them. The x axis is logarithmic if the points are far apart."""
+def scatter_chart(title: str, x_label: str, y_label: str, series: Sequence[Series], unit: str = "") -> str:
+    """Return a chart of points with their names beside them. The x axis is logarithmic if the points are far apart.
+
+    Args:
+        title: title of the chart.
+        x_label: label of the x axis.
+        y_label: label of the y axis.
+        series: points, by name.
+        unit: unit of the values on the x axis, written beside each.
+    """
     xs = [x for one in series for x, _ in one.points]
     far_apart = bool(xs) and min(xs) > 0 and max(xs) > WIDE * min(xs)
-    return _chart(title, x_label, y_label, series, joined=False, log_x=far_apart, log_y=False)
+    return _chart(title, x_label, y_label, series, joined=False, log_x=far_apart, log_y=False, unit=unit)
 
 
 def _chart(
-    title: str, x_label: str, y_label: str, series: Sequence[Series], *, joined: bool, log_x: bool, log_y: bool
+    title: str,
+    x_label: str,
+    y_label: str,
+    series: Sequence[Series],
+    *,
+    joined: bool,
+    log_x: bool,
+    log_y: bool,
+    unit: str = "",
 ) -> str:
     xs = [x for one in series for x, _ in one.points]
-    ys = [y for one in series for _, y in one.points]
+    ys = [y for one in series for _, y in one.points] + [end for one in series for ends in one.band for end in ends]
     if not xs:
         return ""
     across, up = Axis(xs, log_x, LEFT, WIDTH - RIGHT), Axis(ys, log_y, HEIGHT - BOTTOM, TOP, from_zero=not log_y)
-    parts = [_frame(across, up, x_label, y_label)]
+    parts = [
+        _frame(across, up, x_label, y_label, unit),
+        *(_band(one, index, across, up) for index, one in enumerate(series)),
+    ]
     for index, one in enumerate(series):
         places = [(across.place(x), up.place(y)) for x, y in one.points]
         color = f"c{index % COLORS}"
@@ -71,6 +92,14 @@ def _chart(
     keys = [_line_key(index) if joined else _square_key(index) for index in range(len(series))]
     legend = _legend(keys, [one.name for one in series])
     return f"<figure><figcaption>{for_html(title)}</figcaption>{drawing}{legend}</figure>"
+
+
+def _band(series: Series, index: int, across: Axis, up: Axis) -> str:
+    """Return the area between the lowest and the highest values of a series."""
+    ends = list(zip((x for x, _ in series.points), series.band, strict=False))
+    outline = [(x, low) for x, (low, _) in ends] + [(x, high) for x, (_, high) in reversed(ends)]
+    path = " ".join(f"{across.place(x):.1f},{up.place(y):.1f}" for x, y in outline)
+    return f'<polygon class="band c{index % COLORS}" points="{path}"/>' if path else ""
 
 
 def _dash(index: int) -> str:
@@ -133,12 +162,14 @@ class Axis:
         return [(tick, number(tick, digits)) for tick in ticks]
 
 
-def _frame(across: Axis, up: Axis, x_label: str, y_label: str) -> str:
+def _frame(across: Axis, up: Axis, x_label: str, y_label: str, unit: str) -> str:
     base = HEIGHT - BOTTOM
     parts = [f'<line class="axis" x1="{LEFT}" y1="{base}" x2="{WIDTH - RIGHT}" y2="{base}"/>']
     for tick, written in across.ticks():
         x = across.place(tick)
-        parts.append(f'<text class="tick" x="{x:.1f}" y="{base + 16}" text-anchor="middle">{written}</text>')
+        parts.append(
+            f'<text class="tick" x="{x:.1f}" y="{base + 16}" text-anchor="middle">{with_unit(written, unit)}</text>'
+        )
     for tick, written in up.ticks():
         y = up.place(tick)
         parts.append(f'<line class="grid" x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}"/>')
@@ -166,15 +197,15 @@ def stacked_bars(title: str, rows: Sequence[tuple[str, dict[str, float]]], unit:
     for label, parts in rows:
         bars = "".join(
             f'<span class="bar b{names.index(part) % COLORS}" style="width:{100 * value / longest:.2f}%" '
-            f'title="{for_html(part)}: {number(value)} {unit}"></span>'
+            f'title="{for_html(part)}: {with_unit(number(value), unit)}"></span>'
             for part, value in parts.items()
             if value > 0
         )
-        total = f"{number(sum(parts.values()))} {unit}"
-        words = ", ".join(f"{part} {number(value)}" for part, value in parts.items() if value > 0)
+        total = with_unit(number(sum(parts.values())), unit)
+        words = ", ".join(f"{part} {with_unit(number(value), unit)}" for part, value in parts.items() if value > 0)
         lines.append(
             f"<tr><th scope='row'>{for_html(label)}</th><td><div class='bars' role='img' "
-            f'aria-label="{for_html(f"{words} {unit}")}">{bars}</div></td><td class="value">{total}</td></tr>'
+            f'aria-label="{for_html(words)}">{bars}</div></td><td class="value">{total}</td></tr>'
         )
     caption = f"<figcaption>{for_html(title)}</figcaption>"
     legend = _legend([_square_key(index) for index in range(len(names))], names)
@@ -228,3 +259,14 @@ def number(value: float, digits: int = 3) -> str:
         if abs(value) >= (1 - 0.5 * 0.1**digits) * size:
             return f"{value / size:.{digits}g}{letter}"
     return f"{value:.{digits}g}"
+
+
+def with_unit(written: str, unit: str) -> str:
+    """Return a text of `number` with a unit, such as "7.7 MB"; thousands of seconds are written out."""
+    if not unit:
+        return written
+    amount = written.rstrip("kMG")
+    letter = written[len(amount) :]
+    if unit == "s" and letter:
+        return f"{float(amount) * {'k': 1e3, 'M': 1e6, 'G': 1e9}[letter]:,.0f} s"
+    return f"{amount} {letter}{unit}"

@@ -6,7 +6,6 @@ the same entry at the same time, and neither sees an incomplete one.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import logging
@@ -21,6 +20,7 @@ from typing import IO, Any
 import numpy as np
 from platformdirs import user_cache_path
 
+from engram.persistence.lock import lock_file
 from engram.streams.dataset import Array, DataError, Dataset
 
 PIXELS, FACTS = "pixels.raw", "facts.json"
@@ -111,11 +111,16 @@ def open_entry(entry: Path, size: int, count: int) -> tuple[Array, list[int], li
 
 
 def lock_folder(building: Path) -> IO[bytes]:
-    """Lock a folder in which an entry is built until the returned file is closed, if the file system can."""
+    """Lock a folder in which an entry is built until the returned file is closed, if the file system can.
+
+    If it cannot, the file is closed at once: some systems refuse to remove or move what is open.
+    """
     file = (building / f"{LOCK}.new").open("wb")
-    with suppress(OSError):
-        fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        lock_file(file.fileno(), longest_wait=None)
         (building / f"{LOCK}.new").rename(building / LOCK)
+    except OSError:
+        file.close()
     return file
 
 
@@ -123,7 +128,7 @@ def abandoned(building: Path, after: float) -> bool:
     """Return whether the process that built an entry here is dead; without a lock, after so many seconds."""
     try:
         with (building / LOCK).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(file.fileno(), longest_wait=0.0)
             return True
     except BlockingIOError:
         return False

@@ -111,7 +111,9 @@ def _size(part: Path) -> int:
 def _open_part(part: Path, append: bool) -> BinaryIO:
     """Open the incomplete download for writing. Links are not followed."""
     start = os.O_APPEND if append else os.O_TRUNC
-    return os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | start, 0o666), "ab" if append else "wb")
+    return os.fdopen(
+        os.open(part, os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | start, 0o666), "ab" if append else "wb"
+    )
 
 
 def _md5(path: Path) -> str:

@@ -206,10 +206,11 @@ def default_batch(scenario: Scenario) -> int:
 def class_incremental(dataset: Any, seed: int = 0, *, test: Any = None, **options: Unpack[StreamOptions]) -> TaskStream:
     """Divide a data set into tasks with their own classes, and return the stream of these tasks.
 
-    >>> from engram import class_incremental, load_dataset
-    >>> stream = class_incremental(load_dataset("digits"), seed=0, tasks=2, images_per_class=20)
-    >>> [len(task.classes) for task in stream.tasks], stream.batch_count
-    ([2, 2], 8)
+    Examples:
+        >>> from engram import class_incremental, load_dataset
+        >>> stream = class_incremental(load_dataset("digits"), seed=0, tasks=2, images_per_class=20)
+        >>> [len(task.classes) for task in stream.tasks], stream.batch_count
+        ([2, 2], 8)
 
     Args:
         dataset: the images and their labels: a `Dataset`, a pair `(x, y)`, a torch data set or a Hugging Face data set

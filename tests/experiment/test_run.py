@@ -4,7 +4,9 @@ import dataclasses
 import json
 import multiprocessing
 import os
+import re
 import signal
+import subprocess
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from engram import InputError, Learner, __version__
 from engram.experiment.config import RunConfig
 from engram.experiment.engines import LocalEngine
 from engram.experiment.events import Event
+from engram.experiment.folder import source_commit
 from engram.experiment.jobs import Job
 from engram.experiment.result import RunResult
 from engram.experiment.run import Interrupted, run
@@ -233,3 +236,22 @@ def test_several_runs_raise_what_went_wrong(tmp_path: Path) -> None:
         run_all([Job(endless, tmp_path / name) for name in ("good", "bad")], tmp_path, on_event=hear)
     assert not (tmp_path / "good" / "result.json").exists()
     assert (tmp_path / "good" / "checkpoint" / "CURRENT").is_file()
+
+
+def test_the_commit_of_the_source_is_known_only_of_a_repository_that_has_it(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    git("init")
+    assert source_commit(package) is None, "the package only lies inside of the repository"
+    git("add", ".")
+    git("commit", "-m", "first")
+    commit = source_commit(package)
+    assert commit is not None
+    assert re.fullmatch("[0-9a-f]{40}", commit)
+    (package / "__init__.py").write_text("changed = True")
+    assert source_commit(package) == f"{commit} + changes"

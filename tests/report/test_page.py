@@ -20,7 +20,17 @@ from engram.paper.outcome import gather
 from engram.paper.scales import SMOKE
 from engram.paper.slices import SliceResult
 from engram.report.page import page
-from engram.report.svg import LONGEST_LABEL, Axis, Series, heat_map, line_chart, number, scatter_chart, stacked_bars
+from engram.report.svg import (
+    LONGEST_LABEL,
+    Axis,
+    Series,
+    heat_map,
+    line_chart,
+    number,
+    scatter_chart,
+    stacked_bars,
+    with_unit,
+)
 from tests.helpers import made_result
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -73,11 +83,11 @@ class Outline(HTMLParser):
             self.images.append(facts)
         if tag == "svg" and facts.get("aria-hidden") != "true":
             self.drawings.append(facts)
-        if tag not in ("img", "meta", "link", "input", "br", "line", "circle", "polyline"):
+        if tag not in ("img", "meta", "link", "input", "br", "line", "circle", "polyline", "polygon"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        if tag not in ("line", "circle", "polyline"):
+        if tag not in ("line", "circle", "polyline", "polygon"):
             assert self.open.pop() == tag
 
 
@@ -193,6 +203,43 @@ def test_axes_place_values_and_choose_round_ticks() -> None:
     assert 0 <= Axis([7], False, 0, 1).place(7) <= 1
 
 
+def test_bands_lie_between_the_ends_of_the_intervals() -> None:
+    drawn = line_chart("t", "x", "y", [Series("a", [(1, 50), (2, 60)], [(40, 60), (30, 90)]), Series("b", [(1, 20)])])
+    (points,) = re.findall(r'<polygon class="band c0" points="([^"]*)"', drawn)
+    corners = [tuple(map(float, corner.split(","))) for corner in points.split()]
+    line = [tuple(map(float, at.split(","))) for at in re.findall(r'<polyline [^>]*points="([^"]*)"', drawn)[0].split()]
+    assert [x for x, _ in corners] == [line[0][0], line[1][0], line[1][0], line[0][0]]
+    low_1, low_2, high_2, high_1 = (y for _, y in corners)
+    assert low_1 - line[0][1] == pytest.approx(line[0][1] - high_1, abs=0.2)
+    assert high_2 < high_1 < low_1 < low_2, "larger values stand higher"
+
+
+def test_curves_of_several_seeds_have_a_band_and_of_one_seed_none(runs: Path) -> None:
+    text = page(runs)
+    assert text.count('class="band c0"') == 1, "scr has two seeds"
+    assert 'class="band c1"' not in text
+    assert "Bands are 95 % intervals over seeds." in text
+
+
+def test_settings_command_version_and_commit_of_every_run_are_there(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "scr-0", tmp_path / "runs" / "scr-0")
+    facts = json.loads((runs / "scr-0" / "env.json").read_text())
+    facts |= {"command": ["engram", "run", "scr", "two words"], "commit": "c0ffee + changes", "torch": "<i>"}
+    (tmp_path / "runs" / "scr-0" / "env.json").write_text(json.dumps(facts))
+    text = page(tmp_path / "runs")
+    assert "seed 0, engram 0.2.0, commit c0ffee + changes, torch &lt;i&gt;" in text
+    assert "<code>engram run scr &#x27;two words&#x27;</code>" in text
+    assert "images_per_class: 20" in text
+    (tmp_path / "runs" / "scr-0" / "env.json").unlink()
+    assert "commit not recorded" in page(tmp_path / "runs")
+
+
+def test_amounts_have_units_that_people_read() -> None:
+    assert [with_unit(number(value), "B") for value in (512, 7_700_000, 1_234)] == ["512 B", "7.7 MB", "1.23 kB"]
+    assert [with_unit(number(value), "s") for value in (0.5, 61, 2734)] == ["0.5 s", "61 s", "2,730 s"]
+    assert "5 MB</text>" in scatter_chart("t", "bytes", "y", [Series("a", [(1e6, 1)]), Series("b", [(9e6, 1)])], "B")
+
+
 def test_nothing_to_draw_is_nothing() -> None:
     assert line_chart("t", "x", "y", []) == ""
     assert scatter_chart("t", "x", "y", [Series("empty", [])]) == ""
@@ -238,6 +285,8 @@ def test_in_a_browser_it_is_quiet_fits_and_its_slider_moves(
     view.on("request", lambda request: said.append(request.url) if request.url.startswith("http") else None)
     view.goto(f"file://{tmp_path / 'page.html'}")
     assert view.evaluate("document.documentElement.scrollWidth") <= width
+    if width == 390:  # nothing on a phone scrolls sideways, not even within a table
+        assert view.evaluate("[...document.querySelectorAll('.scroll')].every(b => b.scrollWidth <= b.clientWidth + 1)")
     ends = "[...document.querySelectorAll('svg text')].map(t => t.getBBox()).map(b => [b.x, b.x + b.width])"
     assert all(start >= -320 and end <= 640 for start, end in view.evaluate(ends))
     box = view.locator(".memory").nth(1)

@@ -1,0 +1,38 @@
+"""How the runs of a report were made: settings, commands, versions and commits."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from engram.experiment.config import config_text
+from engram.experiment.result import read_json
+from engram.report.html import html
+from engram.report.tables import Run
+
+UNKNOWN = "not recorded"
+
+
+def how_made(name: str, runs: Sequence[Run]) -> str:
+    """Return a part of the page that opens on request, about runs that differ in their seed only."""
+    made = "".join(f"<li>{_one(run)}</li>" for run in runs)
+    settings = html(config_text(runs[0].result.config))
+    summary = f"<summary>How {html(name)} was run</summary>"
+    return f"<details class='made'>{summary}<ul>{made}</ul><pre>{settings}</pre></details>"
+
+
+def _one(run: Run) -> str:
+    facts = _environment(run)
+    command = facts.get("command")
+    written = shlex.join(map(str, command)) if isinstance(command, list) else UNKNOWN
+    commit, torch = (html(facts.get(name) or UNKNOWN) for name in ("commit", "torch"))
+    program = f"engram {html(run.result.version)}, commit {commit}, torch {torch}"
+    return f"seed {html(run.result.seed)}, {program}<br><code>{html(written)}</code>"
+
+
+def _environment(run: Run) -> dict[str, Any]:
+    """Return what the run wrote about the machine and the program that made it, if it is there."""
+    file = run.folder / "env.json" if run.folder else None
+    found = read_json(file) if file is not None and file.is_file() else {}
+    return found if isinstance(found, dict) else {}
