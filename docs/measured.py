@@ -126,8 +126,8 @@ def full_bytes() -> str:
                 f"**{after[-1]:.1f}**",
             ]
         )
-    published = EXPERIMENTS["components"].targets.of("scr+ssd", "cifar100", 100, "acc")
-    rows.append(["`scr+ssd`, the paper's figure", "raw", "100", "", "", f"{published.mean:.1f}"])
+    published = paper_table("paper-full-components").entries["scr+ssd", "cifar100 K=100", "acc"]
+    rows.append(["`scr+ssd`, the paper's figure", "raw", "100", "", "", _paper_figure(published)])
     return table(("method", "images as", "images", "task 1", "5", "10 = end"), rows)
 
 
@@ -362,14 +362,6 @@ def growth_stream() -> str:
     return table(head, rows)
 
 
-def stretch(method: str, pick: Callable[[list[float]], float]) -> Callable[[], str]:
-    def value() -> str:
-        (one,) = [one for one in read("half-last-stretch") if one["method"] == method]
-        return f"{pick([draw['average'] for draw in one['draws']]):.1f}"
-
-    return value
-
-
 def mean_difference(name: str) -> Callable[[], str]:
     """Of scr+ssd over scr+dynamic."""
 
@@ -441,8 +433,6 @@ VALUES: dict[str, Callable[[], str]] = {
     "serve served": lambda: f"{read('serve')['served_batches_per_second']:.1f}",
     "serve share": lambda: f"{100 * read('serve')['share_of_direct']:.0f} %",
     "serve step": lambda: f"{1000 / serve_direct():.0f} ms",
-    "last stretch scr+ssd mean": stretch("scr+ssd", mean),
-    "last stretch scr+dynamic mean": stretch("scr+dynamic", mean),
     "demo-seeds5 ssd over dynamic": mean_difference("demo-seeds5"),
     "demo-k20 ssd over dynamic": mean_difference("demo-k20"),
     "half-bytes scr raw": half_bytes_end("scr", "uint8"),

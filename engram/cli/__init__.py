@@ -10,7 +10,7 @@ from engram.cli.console import print_error, show_warnings
 from engram.cli.plugins import take_plugins
 
 COMMANDS = {
-    "learn": "let a learner learn from a folder of photos: a new one, or one that was saved",
+    "learn": "teach a learner, new or saved, from a folder of photos",
     "predict": "name the classes of images with a saved learner",
     "evaluate": "test a saved learner on a folder of photos",
     "run": "run one learner over one stream (default: scr+ssd on digits)",
@@ -20,7 +20,7 @@ COMMANDS = {
     "report": "write one self-contained HTML page about finished runs",
     "methods": "list the methods with their parts and papers",
     "memory": "show the memory of a run, export it, or import it into a new learner",
-    "serve": "serve learners: teach and ask them by HTTP or in the browser, and lose nothing in a crash",
+    "serve": "serve learners by HTTP, with a page for the browser",
     "data": "list, describe, check and download data sets",
     "bench": "measure how fast this machine learns, against its own limit",
 }

@@ -91,8 +91,9 @@ def _restored_from(
         raise
     except Exception as error:  # a saved state may be wrong in any way, and none of them is the caller's fault
         hint = "; it was saved on another device: give device='cpu'" if "device" in str(error).lower() else ""
-        reason = f"it holds {sorted(tree)}" if isinstance(error, KeyError) and kind.saved_as not in tree else error
-        if "predictor" in tree:
+        names = sorted(tree) if isinstance(tree, dict) else []
+        reason = f"it holds {names}" if isinstance(error, KeyError) and kind.saved_as not in names else error
+        if "predictor" in names:
             reason, hint = "it was saved for inference only", ": load it with engram.Predictor.load"
         message = f"{path} does not hold a {kind.saved_as} this version can restore: {reason}{hint}"
         raise CheckpointError(message) from error

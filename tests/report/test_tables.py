@@ -198,6 +198,7 @@ def test_every_option_that_changes_a_result_tells_runs_apart() -> None:
         "class_order": "fixed",
         "instance_order": "kept",
         "skip_damaged": True,
+        "fit": "pad",
     }
     for name, setting in schema_of(RunOptions).items():
         if name in NOT_COMPARED or name in ("epochs", "answer_from", "count_nets"):

@@ -1,6 +1,7 @@
 """A real server, killed again and again while batches are sent, ends as one that nobody killed. And what it refuses."""
 
 import random
+import re
 import signal
 import threading
 import time
@@ -22,6 +23,7 @@ pytest.importorskip("python_multipart")
 
 KILLS, BATCHES = amount(3, 20), amount(120, 1000)
 SENDERS = 2
+PAGE = Path(__file__).parents[2] / "docs" / "serve.md"
 
 
 class Sender(threading.Thread):
@@ -111,3 +113,10 @@ def test_a_real_server_refuses_what_is_too_large_or_without_token_and_still_answ
         _, error = process.communicate(timeout=60)
         assert "Traceback" not in error
     assert Learner.load(tmp_path / "new").iteration == 1
+
+
+def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    with server(tmp_path / "cups", "--new", "er", "--width", "8") as (_, url):
+        exec(compile(example.replace("http://127.0.0.1:8080", url), PAGE.name, "exec"), {})
+        assert Client(url).status()["learned"] == 1

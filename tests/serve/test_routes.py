@@ -94,7 +94,7 @@ def test_predictions_are_those_of_the_learner(client: Any, tmp_path: Path) -> No
     x, _ = batch_of(30)
     learner = Learner.load(tmp_path / "toy")
     answer = client.post("/predict?top=3&scores=true", content=npz(images=x), headers=NPZ).json()
-    assert [each["label"] for each in answer["predictions"]] == learner.predict(x)
+    assert [each["label"] for each in answer["predictions"]] == list(learner.predict(x))
     assert [len(each["top"]) for each in answer["predictions"]] == [3] * 4
     assert answer["scores"] == learner.scores(x).tolist()
 

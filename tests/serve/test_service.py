@@ -158,7 +158,7 @@ def test_a_checkpoint_that_cannot_be_written_is_counted_and_the_journal_kept(
 def test_predictions_are_answered_while_a_batch_is_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The step that is under way ends only after the answer, so the answer cannot have waited for it."""
     folder = some_learner(tmp_path / "served", 3)
-    expected = Learner.load(folder).predict(batch_of(50)[0])
+    expected = list(Learner.load(folder).predict(batch_of(50)[0]))
     answered, learning = threading.Event(), threading.Event()
 
     def observe(learner: Learner, x: torch.Tensor, y: list[str]) -> None:
