@@ -4,7 +4,7 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
 
-.PHONY: run test soak lint format coverage docs notebooks docs-results
+.PHONY: run test soak lint format coverage docs notebooks docs-results hashes
 
 run: $(VENV)/.ready
 	$(VENV)/bin/engram demo
@@ -36,6 +36,10 @@ notebooks: $(VENV)/.documenting
 # The measured figures of README and docs, from results/.
 docs-results: $(VENV)/.ready
 	$(VENV)/bin/python docs/generate.py
+
+# requirements.txt with checksums, from constraints.txt. OWN names wheels to take instead of the index's: torch's CPU build.
+hashes: $(VENV)/.ready
+	$(VENV)/bin/python .ci/hashes.py $(OWN)
 
 format: $(VENV)/.developing
 	$(VENV)/bin/ruff format .

@@ -20,7 +20,7 @@ from engram.base.batch import as_float
 from engram.memory import parse_codec
 from engram.streams import load_dataset
 
-CODECS = ("float32", "uint8", "jpeg(75)", "webp(50)", "webp(30)")
+CODECS = ("float32", "uint8", "jpeg(75)", "webp(50)", "webp(30)", "avif(45)", "avif(35)", "avif(25)")
 
 
 def main() -> None:

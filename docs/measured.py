@@ -119,18 +119,24 @@ def full_bytes() -> str:
             continue
         after = result.evaluation.average_accuracy_after_task
         codec = result.config.options["codec"]
-        rows.append(
-            [
-                f"`{result.method}`",
-                "raw, as in the paper" if codec == "float32" else codec,
-                f"{result.memory_images:,}",
-                *(f"{after[task]:.1f}" for task in (0, 4)),
-                f"**{after[-1]:.1f}**",
-            ]
-        )
+        answers = "class means" if codec == "float32" else "softmax"
+        kept = ["raw, as in the paper" if codec == "float32" else codec, f"{result.memory_images:,}"]
+        steps = str(result.config.options["repeats"])
+        shown = [f"{after[0]:.1f}", f"{after[4]:.1f}", f"**{after[-1]:.1f}**"]
+        rows.append([f"`{result.method}`", *kept, steps, answers, *shown])
+        for asked in read("full-answers"):
+            if asked["config"] == result.config.to_dict():
+                end = mean(asked["accuracies"]["nearest class mean, mirrored"])
+                rows.append(["the same run", *kept, steps, "class means", "", "", f"**{end:.1f}**"])
     published = paper_table("paper-full-components").entries["scr+ssd", "cifar100 K=100", "acc"]
-    rows.append(["`scr+ssd`, the paper's figure", "raw", "100", "", "", _paper_figure(published)])
-    return table(("method", "images as", "images", "task 1", "5", "10 = end"), rows)
+    rows.append(["`scr+ssd`, the paper's figure", "raw", "100", "1", "class means", "", "", _paper_figure(published)])
+    head = ("method", "images as", "images", "steps a batch", "answers by", "task 1", "5", "10 = end")
+    return table(head, rows)
+
+
+def full_answers(classifier: str) -> Callable[[], str]:
+    """The end accuracy of the run that was answered anew, by a classifier."""
+    return lambda: f"{mean(read('full-answers')[0]['accuracies'][classifier]):.1f}"
 
 
 def half_bytes_end(method: str, codec: str, budget: int = 153_600, repeats: int = 1) -> Callable[[], str]:
@@ -402,7 +408,52 @@ def serve_direct() -> float:
     return float(max(read("serve")["direct_batches_per_second"]))
 
 
+def latent_step() -> str:
+    """Milliseconds of a batch, by method and by what is frozen."""
+    rows = [
+        [
+            f"`{one['method']}`",
+            f"`{one['freeze']}`" if one["freeze"] else "nothing",
+            *(f"{one[f'{part}_ms']:.1f}" for part in ("front", "train", "store", "observe")),
+        ]
+        for one in read("latent-step")
+    ]
+    return table(("method", "frozen", "front", "training step", "storing", "all of `observe`"), rows)
+
+
+def precision() -> str:
+    """End accuracies of the small protocol in both precisions, by both readings, as far as they have been run."""
+    rows = []
+    for result in results("small-precision"):
+        ends = [result.readings[reading].average_end_accuracy for reading in ("net", "averaged")]
+        options = result.config.options
+        rows.append([f"`{result.method}`", str(result.seed), options["precision"], *(f"{end:.1f}" for end in ends)])
+    return table(("method", "seed", "precision", "the net", "its average"), rows)
+
+
+def latent_replay() -> str:
+    """Accuracy, bytes and time by limit and by what is kept: means over seeds, with intervals for accuracy."""
+    rows: dict[tuple[int, str], list[dict[str, Any]]] = {}
+    for one in read("latent-replay"):
+        rows.setdefault((one["memory_bytes"], one["variant"]), []).append(one)
+    shown = [
+        [
+            kilobytes(limit),
+            variant,
+            f"{mean(one['memory_images'] for one in runs):,.0f}",
+            str(Interval.of([one["accuracy"] for one in runs])),
+            kilobytes(mean(one["footprint"]["total"] - one["footprint"]["net"] for one in runs)),
+            kilobytes(mean(one["footprint"]["total"] for one in runs)),
+            f"{mean(one['ms_per_batch'] for one in runs):.1f}",
+        ]
+        for (limit, variant), runs in rows.items()
+    ]
+    head = ("limit kB", "kept", "how many", "accuracy %", "all but the net kB", "all kB", "ms a batch")
+    return table(head, shown)
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "latent step": latent_step,
     "full, bytes": full_bytes,
     "half": half,
     "half, bytes": half_bytes,
@@ -420,6 +471,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "fast": fast,
     "tiny and mini": tiny_mini,
     "smoke": smoke,
+    "latent replay": latent_replay,
+    "precision": precision,
     "codecs": codecs,
     "serve": serve,
     "bench": bench,
@@ -429,6 +482,15 @@ TABLES: dict[str, Callable[[], str]] = {
     "growth, stream": growth_stream,
 }
 VALUES: dict[str, Callable[[], str]] = {
+    "soak kills": lambda: f"{read('soak')['kills']:,}",
+    "soak malformed batches": lambda: f"{read('soak')['malformed_batches']:,}",
+    "soak altered checkpoints": lambda: f"{read('soak')['altered_checkpoints']:,}",
+    "soak altered files": lambda: f"{read('soak')['altered_files']:,}",
+    "soak loads": lambda: f"{read('soak')['loads_beside_saves']:,}",
+    "soak batches": lambda: f"{read('soak')['batches']:,}",
+    "full answers softmax": full_answers("softmax, mirrored"),
+    "full answers means": full_answers("nearest class mean, mirrored"),
+    "latent step": lambda: f"{read('latent-step')[0]['train_ms']:.1f} ms",
     "soak state": lambda: f"{read('soak')['state_bytes']:,}",
     "soak resident": lambda: f"{read('soak')['resident_bytes_in_a_thousand_batches'] / 1024:.0f}",
     "serve direct": lambda: f"{serve_direct():.1f}",

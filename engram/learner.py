@@ -15,7 +15,7 @@ from rich.progress import track
 from torch import Tensor, nn
 
 from engram.base.averaged import AveragedModel
-from engram.base.batch import Batch, as_float, choose
+from engram.base.batch import Batch, choose
 from engram.base.context import StepContext
 from engram.base.devices import using_threads
 from engram.base.divergence import has_diverged
@@ -28,18 +28,18 @@ from engram.base.rng import twin_of
 from engram.base.settings import as_plain_data
 from engram.base.validation import Labels, check_images, likeliest_labels
 from engram.deployment import Predictor, answering_from, export
+from engram.latents.consumer import LatentConsumer
 from engram.methods import ROLES, Composition, Method, compose, restore_part
-from engram.nets import ReducedResNet18, custom_backbone
+from engram.nets import ReducedResNet18, require_size
 from engram.options import LearnerArguments, LearnerOptions, PartOptions, Reading, resolve_options
 from engram.persistence.restore import restored
 from engram.persistence.state import Tree, pad_optimizer_state
-from engram.stream_consumer import StreamConsumer
 from engram.streams import BATCH, ImageReading, read_if_files, to_batches
 
 LOWER_RATE = "the batch was not learned; lower the learning rate"
 
 
-class Learner(StreamConsumer[StepContext]):
+class Learner(LatentConsumer):
     """Learns from a stream seen once, with a small memory.
 
     Examples:
@@ -52,21 +52,26 @@ class Learner(StreamConsumer[StepContext]):
         True
 
     Args:
-        method: a name listed by `engram methods`, or a `Method` of your own; scr+ssd if neither this nor a scheme is
+        method: a name listed by `engram methods`, or a `Method` of your own; er-ema if neither this nor a scheme is
             given.
         arguments: the options in `engram.options`, by name: memory_size, memory_bytes, codec, seed, device, average and
             others; and for each part (scheme, augment, retrieval, policy, summarize, classifier) its settings by name,
-            or a part of your own. `net` and `theta` take settings, or a module of your own.
+            or a part of your own. `net` and `theta` take settings, or a module of your own, of which `freeze` freezes a
+            part.
     """
 
     saved_as, batch_method = "learner", "observe"
     options: LearnerOptions
 
     def __init__(self, method: str | Method | None = None, **arguments: Unpack[LearnerArguments]) -> None:
-        given = {name: value for name, value in arguments.items() if name in PartOptions.__annotations__}
+        roles = PartOptions.__annotations__
+        given: dict[str, Any] = {name: value for name, value in arguments.items() if name in roles}
         asked = {name: value for name, value in arguments.items() if name not in given}
         nets = self._take_nets({name: given.pop(name, None) for name in ("net", "theta")})
-        self.composition: Composition = compose(method, given | nets)
+        freeze = given.pop("freeze", None)
+        composed = compose(method, given | nets)
+        self.composition: Composition
+        self.composition, asked = self._begin_above(freeze, composed, given | nets, asked)
         options = resolve_options(LearnerOptions, self.composition.method.with_defaults(asked))
         options["repeats"] = options["repeats"] or self.composition.repeats
         options["answer_from"] = options["answer_from"] or ("net" if options["average"] is None else "averaged")
@@ -80,14 +85,8 @@ class Learner(StreamConsumer[StepContext]):
         self.policy: Policy = parts["policy"]
         self.classifier: Classifier = parts["classifier"]
         self.summarizer = parts.get("summarize")
-        self._add_parts(
-            scheme=self.scheme,
-            augmentation=self.augmentation,
-            retrieval=self.retrieval,
-            policy=self.policy,
-            classifier=self.classifier,
-            summarizer=self.summarizer,
-        )
+        saved_as = {"augment": "augmentation", "summarize": "summarizer"}
+        self._add_parts(**{saved_as.get(role, role): parts.get(role) for role in ROLES})
 
     @property
     def method(self) -> str | None:
@@ -182,10 +181,9 @@ class Learner(StreamConsumer[StepContext]):
         ctx = self._answering_context(answer_from or self.options["answer_from"] or "net")
         with using_threads(self.options["threads"]):
             if len(images):
-                return self.classifier.scores(as_float(images.to(self.device)), ctx)
+                return self.classifier.scores(self._as_seen(images), ctx)
             with suppress(NotReadyError):
-                blank = torch.zeros(1, *images.shape[1:], device=self.device)
-                return self.classifier.scores(blank, ctx)[:0]
+                return self.classifier.scores(self._as_seen(torch.zeros(1, *images.shape[1:])), ctx)[:0]
         return torch.zeros(0, len(self.labels))
 
     def predict(self, x: Any, *, answer_from: Reading | None = None) -> Labels:
@@ -207,9 +205,9 @@ class Learner(StreamConsumer[StepContext]):
         self._require_observed("nothing can be predicted")
         assert self.image_shape is not None, "it has observed something"
         ctx = self._answering_context(self.options["answer_from"] or "net")
-        config = {"net": as_plain_data(self.settings["net"]), "fit": self.options["fit"]}
+        config = {"net": as_plain_data(self.settings["net"]), "fit": self.options["fit"], "freeze": self.freeze}
         with using_threads(self.options["threads"]):
-            return answering_from(ctx, self.classifier, self.labels, self.image_shape, config)
+            return answering_from(ctx, self.classifier, self.labels, self.image_shape, config, self.front)
 
     def export(self, path: str | Path) -> None:
         """Write what answers to a file that other programs run: `.onnx`, or `.pt2` for torch.export."""
@@ -269,7 +267,9 @@ class Learner(StreamConsumer[StepContext]):
 
     def _build(self, image_shape: tuple[int, int, int]) -> None:
         channels, size, _ = image_shape
-        own = custom_backbone(self.custom_nets["net"], image_shape, self.device) if "net" in self.custom_nets else None
+        own = self._own_backbone(image_shape)
+        if own is not None and self.augmentation:
+            require_size(own, image_shape, self.augmentation.output_size(size), self.device)
         super()._build(image_shape)
         if own is not None:
             self.model = Model(own, own.feature_width, self.device, self.precision)
@@ -300,7 +300,8 @@ class Learner(StreamConsumer[StepContext]):
         self.model.net.train()
         self.scheme.before_retrieval(stream, ctx)
         if ctx.memory.size and (wanted := self.scheme.replay_size(ctx)):
-            replay = ctx.memory.read(self.retrieval.select(stream, wanted, ctx))
+            draws = [self.retrieval.select(stream, wanted, ctx) for _ in range(self.scheme.draws)]
+            replay = ctx.memory.read(torch.cat(draws))
         if self.augmentation:
             stream = self._augmented(stream, self.augmentation)
             replay = None if replay is None else self._augmented(replay, self.augmentation)
@@ -321,13 +322,10 @@ class Learner(StreamConsumer[StepContext]):
             self.averaged.follow(self.model)
 
     def _augmented(self, batch: Batch, augmentation: Augmentation) -> Batch:
-        return Batch(augmentation.augment(batch.x, self.rng["augmentation"]), batch.y)
+        return Batch(augmentation.augment(batch.x, self.rng["augmentation"]), batch.y, logits=batch.logits)
 
     def _offer(self, stream: Batch, ctx: StepContext) -> StoreReport:
-        return self.policy.store(stream, ctx)
-
-    def _claims_slots(self) -> bool:
-        return "claims" in self.policy.provides
+        return self.policy.store(self.scheme.with_logits(stream), ctx)
 
     def _answering_context(self, reading: Reading) -> StepContext:
         if reading == "net":
@@ -339,6 +337,7 @@ class Learner(StreamConsumer[StepContext]):
     def _context(self) -> StepContext:
         return StepContext(
             model=self.model,
+            averaged=None if self.options["average"] is None else self.averaged,
             scheme=self.scheme,
             retrieval=self.retrieval,
             optimizer=self.optimizer,

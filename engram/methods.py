@@ -16,7 +16,7 @@ from engram.base.interfaces import Augmentation, Classifier, Policy, Retrieval, 
 from engram.base.naming import suggest
 from engram.base.plugins import PLUGIN_GROUP, PLUGIN_VARIABLE
 from engram.base.settings import Settings, as_plain_data, resolve
-from engram.classifiers import NearestClassMean, Softmax
+from engram.classifiers import FromScratch, NearestClassMean, Softmax
 from engram.memory import Balanced, Dynamic, GradientSelection, NoMemory, Reservoir, ShapleyMemory
 from engram.nets import ConvNet, ReducedResNet18
 from engram.options import LIMITS
@@ -29,18 +29,22 @@ from engram.retrieval import (
 from engram.schemes import (
     AsymmetricReplay,
     AveragedGradientEpisodicMemory,
+    DarkExperienceReplay,
     DualViewConsistency,
     ElasticWeightConsolidation,
     ExperienceReplay,
     FineTune,
     LearningWithoutForgetting,
+    MomentumDistillation,
     MutualInformationMaximization,
     ProxyContrastiveReplay,
     SupervisedContrastiveReplay,
+    Untrained,
 )
 from engram.summarize import StreamSummarizer
 
-DEFAULT_METHOD = "scr+ssd"
+DEFAULT_METHOD = "er-ema"
+"""What learns if no method is named: most accuracy for the bytes and the seconds (docs/results.md)."""
 
 ROLES: dict[str, type[StepPart]] = {
     "scheme": Scheme,
@@ -88,11 +92,17 @@ class Method:
     def with_defaults(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the given options, and those of the method for what is not given.
 
-        A limit of the memory that is given replaces the method's, in whatever unit.
+        A limit of the memory that is given replaces the method's, in whatever unit. An `InputError` says if the method
+        cannot do with or without an averaged net.
         """
+        if given.get("average") is not None and "first weights" in self.scheme.provides:
+            raise InputError(f"average is {given['average']}, but {self.scheme.__name__} trains no net: leave it out")
         limited = any(given.get(name) is not None for name in LIMITS)
         own = {name: value for name, value in self.options.items() if not (limited and name in LIMITS)}
-        return {**own, **given}
+        chosen = {**own, **given}
+        if self.scheme.uses_average and chosen.get("average") is None:
+            raise InputError(f"{self.scheme.__name__} learns from the averaged net: give average=0.99 too")
+        return chosen
 
     def parts(self) -> dict[str, type[StepPart]]:
         """Return the classes of its parts, by role."""
@@ -107,12 +117,20 @@ _ASER: dict[str, Any] = {"policy": ShapleyMemory, "paper": "Shim et al., 2021"}
 _GSS: dict[str, Any] = {"policy": GradientSelection, "paper": "Aljundi et al., 2019 (GSS)"}
 _RAR: dict[str, Any] = {"augment": RandAugment, "repeats": 10, "paper": "Zhang et al., 2022"}
 
+_GDUMB = Method(Untrained, RandomRetrieval, Balanced, FromScratch, paper="Prabhu et al., 2020")
+
 _ER_EMA = replace(
     _ER,
     policy=Balanced,
     augment=RandomView,
-    settings={"scheme": {"replay": 64, "passes": "joint-mean"}},
-    options={"average": 0.99, "codec": "webp(50)", "memory_bytes": 300_000},
+    classifier=NearestClassMean,
+    repeats=2,
+    settings={
+        "scheme": {"replay": 64, "passes": "joint-mean"},
+        "augment": {"side": 0.75},
+        "classifier": {"mirror": True},
+    },
+    options={"average": 0.99, "codec": "avif(35)", "memory_bytes": 300_000},
     announced=False,
     paper="ours",
 )
@@ -127,12 +145,15 @@ METHODS: dict[str, Method] = {
     "a-gem": replace(_ER, scheme=AveragedGradientEpisodicMemory, paper="Chaudhry et al., 2019 (A-GEM)"),
     "er": _ER,
     "er-ace": replace(_ER, scheme=AsymmetricReplay, paper="Caccia et al., 2022"),
+    "der++": replace(_ER, scheme=DarkExperienceReplay, paper="Buzzega et al., 2020"),
+    "gdumb": _GDUMB,
     "mir": replace(_ER, retrieval=MaximallyInterfered, paper="Aljundi et al., 2019 (MIR)"),
     "gss": replace(_ER, **_GSS),
     "aser": replace(_ER, retrieval=ShapleyRetrieval, settings={"scheme": {"passes": "thrice"}}, **_ASER),
     "dvc": replace(_ER, scheme=DualViewConsistency, retrieval=MaximalGradientInterference, paper="Gu et al., 2022"),
     "scr": _SCR,
     "ocm": replace(_ER, scheme=MutualInformationMaximization, paper="Guo et al., 2022"),
+    "mkd": replace(_ER, scheme=MomentumDistillation, options={"average": 0.99}, paper="Michel et al., 2024"),
     "pcr": replace(_ER, scheme=ProxyContrastiveReplay, paper="Lin et al., 2023"),
     "rar": replace(_ER, settings={"scheme": {"passes": "joint"}}, **_RAR),
     "rar-s": replace(_SCR, **_RAR),

@@ -32,7 +32,7 @@ CodecName: TypeAlias = Annotated[
     str,
     Convert(
         lambda text: parse_codec(text).name,
-        "a codec: float32, uint8, jpeg(QUALITY), webp(QUALITY) or webp(QUALITY,SIDE)",
+        "a codec: float32, uint8, jpeg(QUALITY), webp(QUALITY), avif(QUALITY), avif(QUALITY,SIDE), latent8 or latent16",
     ),
 ]
 DeviceName: TypeAlias = Annotated[str, Convert(resolve_device, "auto, cpu, cuda, cuda:N or mps")]
@@ -76,8 +76,9 @@ class MemoryOptions(TypedDict, total=False):
         CodecName,
         Default("float32"),
         (
-            "How images are stored: float32 (as they are), uint8, jpeg(QUALITY) or webp(QUALITY); webp(QUALITY,SIDE) "
-            "makes them smaller first."
+            "How images are stored: float32 (as they are), uint8, jpeg(QUALITY), webp(QUALITY) or avif(QUALITY), which "
+            "takes the fewest bytes; avif(QUALITY,SIDE) makes them smaller first. Outputs of a "
+            "frozen net: latent8 (the default there) or latent16."
         ),
     ]
     keep_originals: Annotated[
@@ -184,6 +185,8 @@ class PartOptions(TypedDict, total=False):
         classifier: how the learner answers.
         net: settings of the net by name, or a module of your own, which is copied; its output is taken as features.
         theta: settings of the summarizing net, or a module of your own without batch norm, which is copied.
+        freeze: how much of a net of your own is frozen: "all", or "until:NAME" up to the layer of that name, the layer
+            included. Images go through the frozen part once, and the memory keeps its outputs (latents).
     """
 
     scheme: Settings | Scheme | None
@@ -194,6 +197,7 @@ class PartOptions(TypedDict, total=False):
     classifier: Settings | Classifier | None
     net: Settings | nn.Module | None
     theta: Settings | nn.Module | None
+    freeze: str | None
 
 
 class LearnerArguments(LearnerOptions, PartOptions, total=False):

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from engram.base.batch import Batch, as_float
-from engram.base.context import TIMED, MemoryContext
+from engram.base.context import TIMED, Hooks, MemoryContext
 from engram.base.devices import using_threads
 from engram.base.errors import InputError, NotReadyError
 from engram.base.exclusive import ThreadLock, exclusive
@@ -34,15 +34,6 @@ from engram.persistence.restore import environment
 from engram.persistence.state import Tree
 
 C = TypeVar("C", bound=MemoryContext)
-ContextUsed = TypeVar("ContextUsed", contravariant=True)
-
-
-class Hooks(Protocol[ContextUsed]):
-    """What a consumer calls on each of its parts."""
-
-    def on_boundary(self, ctx: ContextUsed) -> None: ...
-
-    def on_new_classes(self, new: list[int], ctx: ContextUsed) -> None: ...
 
 
 class StreamConsumer(Part, Generic[C]):
@@ -129,8 +120,7 @@ class StreamConsumer(Part, Generic[C]):
     @exclusive
     def footprint(self) -> Counter[str]:
         """Return the bytes held, by what holds them; `total` is their sum."""
-        counted = Counter(dict.fromkeys(FOOTPRINT, 0))
-        counted.update(super().footprint())
+        counted = Counter({**dict.fromkeys(FOOTPRINT, 0), **super().footprint()})
         counted["total"] = sum(counted.values())
         return counted
 
@@ -149,14 +139,14 @@ class StreamConsumer(Part, Generic[C]):
         if self.image_shape is not None:
             raise InputError(f"this {self.saved_as} has observed something already: a memory is adopted at the start")
         trial = self._new_memory(exported.image_shape)
-        trial.limit.require_room(exported.encoded(trial.codec))
+        trial.limit.require_room(exported.encoded(trial))
         with self._whole_batch():
             self._build(exported.image_shape)
             self._add_classes(list(dict.fromkeys(exported.labels)))
             self.divide_total()
-            self._memory.limit.require_room(exported.encoded(trial.codec))
+            self._memory.limit.require_room(exported.encoded(trial))
             labels = self._batch(exported.images, exported.labels).y.tolist()
-            fill_store(self._memory, exported, labels, self.rng["memory"], claims=self._claims_slots())
+            fill_store(self._memory, exported, labels, self.rng["memory"], claims=self._provides("claims"))
             self.last_boundary = -self.options["boundary_gap"]
             self.divide_total()
 
@@ -171,6 +161,7 @@ class StreamConsumer(Part, Generic[C]):
         """
         self.require_finite()
         tree = {"config": self.config(), "image_shape": self.image_shape, "state": self.state()}
+        tree["stored_shape"] = self._memory.shape if self.image_shape else None
         with using_threads(self.options["threads"]):
             facts = environment()
         write_checkpoint(Path(path).expanduser(), {"environment": facts, self.saved_as: tree, "extra": extra})
@@ -281,7 +272,7 @@ class StreamConsumer(Part, Generic[C]):
         return materialize(lambda: ConvNet(channels, size, **self.settings["theta"]), self.rng["theta"], self.device)
 
     def _new_memory(self, image_shape: tuple[int, int, int]) -> Store:
-        return make_store(self.options, image_shape)
+        return make_store(self.options, image_shape, self._provides("stored logits"))
 
     def divide_total(self) -> None:
         """Give the memory what the rest leaves of `total_bytes`; images that no longer fit leave."""
@@ -318,9 +309,9 @@ class StreamConsumer(Part, Generic[C]):
         """Offer the batch to the memory."""
         raise NotImplementedError
 
-    def _claims_slots(self) -> bool:
-        """Return whether classes own slots of this memory."""
-        raise NotImplementedError
+    def _provides(self, capability: str) -> bool:
+        """Return whether one of its parts provides this."""
+        return any(capability in part.provides for part in self.parts.values())
 
     def _memory_context(self) -> dict[str, Any]:
         """Return what every context of this consumer holds."""

@@ -112,6 +112,3 @@ class SummaryMemory(StreamConsumer[MemoryContext]):
 
     def _offer(self, stream: Batch, ctx: MemoryContext) -> StoreReport:
         return self.policy.store(stream, ctx)
-
-    def _claims_slots(self) -> bool:
-        return True

@@ -13,6 +13,8 @@ import torch
 
 from engram import Learner, SummaryMemory
 from engram.base import devices
+from engram.methods import find_method
+from engram.schemes import Untrained
 from engram.testing import small_options, toy_stream
 from tests.pretend_device import NAME, PretendTensor, casted, pretending, register
 
@@ -25,7 +27,8 @@ def on_device(value: object) -> bool:
 
 def check_learner(method: str, folder: Path, precision: Any) -> None:
     """Train, store, summarize and answer, before and after being saved; then once more on the CPU."""
-    learner = Learner(method, device=NAME, precision=precision, **small_options(method) | {"average": 0.9})
+    average = {} if find_method(method).scheme is Untrained else {"average": 0.9}
+    learner = Learner(method, device=NAME, precision=precision, **small_options(method) | average)
     for x, y in STREAM[:5]:
         learner.observe(x, y)
     assert all(on_device(weight) and weight.dtype == torch.float32 for weight in learner.model.parameters())

@@ -5,7 +5,11 @@ import subprocess
 import sys
 from typing import Any
 
+import torch
+
 from engram import Evaluation, Learner, RunConfig, RunResult, __version__
+from engram.base.batch import Batch
+from engram.memory import Store
 from engram.testing import feed, fingerprint, toy_images, toy_stream
 
 __all__ = [
@@ -14,6 +18,7 @@ __all__ = [
     "feed",
     "fingerprint",
     "made_result",
+    "put_image",
     "small_learner",
     "start_engram",
     "toy_images",
@@ -34,6 +39,11 @@ def small_learner(method: str = "scr+ssd", **changes: Any) -> Learner:
     """A learner that takes milliseconds a batch."""
     settings = SMALL | (SMALL_THETA if method.endswith("ssd") else {}) | {"memory_size": 8} | changes
     return Learner(method, **settings)
+
+
+def put_image(memory: Store, slot: int, image: torch.Tensor, label: int, priority: float = 1.0) -> int | None:
+    """Put one image into a memory."""
+    return memory.put(slot, Batch(image[None], torch.tensor([label])), 0, priority)
 
 
 def made_result(config: RunConfig, accuracy: float, **changes: Any) -> RunResult:

@@ -118,7 +118,7 @@ def test_a_registered_method_given_as_an_object_is_known_by_its_name() -> None:
 
 def test_a_method_brings_options_and_given_ones_win() -> None:
     chosen = Learner("er-ema").options
-    assert (chosen["average"], chosen["codec"], chosen["memory_bytes"]) == (0.99, "webp(50)", 300_000)
+    assert (chosen["average"], chosen["codec"], chosen["memory_bytes"]) == (0.99, "avif(35)", 300_000)
     assert (chosen["memory_size"], chosen["answer_from"]) == (None, "averaged")
     limited = Learner("er-ema", memory_size=50, codec="uint8", average=None).options
     assert (limited["memory_size"], limited["memory_bytes"], limited["codec"]) == (50, None, "uint8")
@@ -137,8 +137,8 @@ def test_heads_of_our_own_method_grow_on_paper_streams_too() -> None:
 
 def test_er_ema_trains_on_one_view_of_stream_and_replay_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """With views that mirror: the mean cross-entropy over the mirrored stream and the mirrored replay images."""
-    monkeypatch.setattr("engram.augmentations.random_view.augment_view", lambda images, view, generator: images.flip(3))
-    options = small_options("er-ema") | {"net": {"width": 16}}
+    monkeypatch.setattr("engram.augmentations.random_view.augment_view", lambda images, *_: images.flip(3))
+    options = small_options("er-ema") | {"net": {"width": 16}, "repeats": 1}
     mine = feed(Learner("er-ema", **options), toy_stream(1, 4))
     seen: list[float] = []
     plain = mine.scheme.loss

@@ -2,6 +2,8 @@
 
 import email
 import os
+import re
+import runpy
 import subprocess
 import sys
 import tarfile
@@ -13,12 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-EXAMPLE = """
-from engram import Learner, class_incremental, evaluate, load_dataset
-
-stream = class_incremental(load_dataset("digits"), seed=0, tasks=2, images_per_class=20)
-print(evaluate(Learner("er", memory_size=10, net={"width": 8}), stream).average_end_accuracy)
-"""
+FIRST_EXAMPLE = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)[0]
 
 
 @pytest.fixture(scope="module")
@@ -38,24 +35,30 @@ def test_the_wheel_works_in_a_fresh_environment(built: Path, tmp_path: Path) -> 
             [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
         ).strip()
     )
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(packages), str(wheel)],
-        check=True,
-    )
+    pip = (sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps")
+    subprocess.run([*pip, str(wheel)], check=True)
     (packages / "dependencies.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"OMP_NUM_THREADS": "1"}
 
-    def run(*arguments: str) -> str:
-        ran = subprocess.run([python, *arguments], cwd=tmp_path, env=env, capture_output=True, text=True)
+    def run(program: str, *arguments: str) -> str:
+        command = [python.with_name(program), *arguments]
+        ran = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
         assert ran.returncode == 0, ran.stdout + ran.stderr
         return ran.stdout
 
-    assert str(packages) in run("-c", "import engram; print(engram.__file__)")
-    assert "usage: engram COMMAND" in run("-m", "engram", "--help")
+    assert str(packages) in run("python", "-c", "import engram; print(engram.__file__)")
+    assert "usage: engram COMMAND" in run("engram", "--help")
+    printed = [line.split("[") for line in run("python", "-c", FIRST_EXAMPLE).splitlines()]
+    assert [method.strip() for method, _ in printed] == ["fine-tune", "er-ema"]
+    forgetful, remembering = ([int(value) for value in values.strip("]").split(",")] for _, values in printed)
+    assert len(remembering) == 5
+    assert remembering[-1] > forgetful[-1] + 20, "the memory prevents forgetting"
+    demo = run("engram", "demo", "--seeds", "1", "--out", "demo", "--threads", "1")
+    assert all(f"{method} " in demo for method in ("scr", "scr+dynamic", "scr+ssd"))
+    assert (tmp_path / "demo" / "scr+ssd" / "seed-0" / "memory" / "contact-sheet.png").is_file()
     few = ("--tasks", "2", "--images-per-class", "12", "--memory-size", "4", "--net.width", "8")
-    assert "er" in run("-m", "engram", "run", "er", "digits", *few, "--out", "run")
-    assert run("-m", "engram", "report", "run").strip().endswith("MB)")
-    assert float(run("-c", EXAMPLE)) > 10
+    assert "er" in run("engram", "run", "er", "digits", *few, "--out", "run")
+    assert run("engram", "report", "run").strip().endswith("MB)")
 
 
 def test_the_archives_hold_what_they_should(built: Path) -> None:
@@ -72,3 +75,15 @@ def test_the_archives_hold_what_they_should(built: Path) -> None:
     with tarfile.open(sdist) as archive:
         below = {name.partition("/")[2] for name in archive.getnames()}
     assert {"README.md", "SECURITY.md", "tests/test_packaging.py", "docs/method.md", "constraints.txt"} <= below
+
+
+def test_everything_needed_has_its_version_and_a_checksum() -> None:
+    """`pip install --require-hashes -r requirements.txt` refuses a file that lacks any."""
+    script = runpy.run_path(str(ROOT / ".ci" / "hashes.py"))
+    entries = [entry.split() for entry in (ROOT / "requirements.txt").read_text().replace("\\\n", "").splitlines()]
+    pinned = {entry[0].partition("==")[0]: entry for entry in entries if entry[0] != "#"}
+    assert pinned.keys() == script["needed"](["engram", *script["BUILD"]]) - {"engram"}, "run `make hashes`"
+    for name, (pin, *digests) in pinned.items():
+        assert pin.partition("+")[0] == f"{name}=={script['pins']()[name]}", "run `make hashes`"
+        assert digests
+        assert all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", digest) for digest in digests), name

@@ -61,7 +61,11 @@ SSD = {
     "augment": {"brightness": 0.5, "saturation": 2.0, "contrast": 0.5, "shift": 0.125},
 }
 PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
-    "er-ema": {"scheme": {**ER, "replay": 64, "passes": "joint-mean"}, "augment": {"view": VIEW}},
+    "er-ema": {
+        "scheme": {**ER, "replay": 64, "passes": "joint-mean"},
+        "augment": {"view": VIEW, "side": 0.75},
+        "classifier": {"mirror": True},
+    },
     "fine-tune": {"scheme": SGD},
     "iid-offline": {"scheme": SGD},
     "ewc++": {"scheme": {**SGD, "strength": 1.0, "fisher_interval": 50, "fisher_share": 0.9}},
@@ -69,6 +73,31 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
     "a-gem": {"scheme": {**SGD, "replay": 10}},
     "er": {"scheme": ER},
     "er-ace": {"scheme": {**SGD, "replay": 10}},
+    "mkd": {
+        "scheme": {
+            "replay": 64,
+            "weight": 5.5,
+            "temperature": 4.0,
+            "learning_rate": 0.0005,
+            "weight_decay": 0.0001,
+            "augment": VIEW,
+        }
+    },
+    "gdumb": {
+        "classifier": {
+            "epochs": 64,  # published: 256
+            "batch": 16,
+            "learning_rate": 0.05,
+            "lowest_learning_rate": 0.0005,
+            "momentum": 0.9,
+            "weight_decay": 1e-6,
+            "cutmix": 0.5,
+            "shift": 4,
+            "flip": 0.5,
+            "clip": 10.0,
+        }
+    },
+    "der++": {"scheme": {**SGD, "replay": 10, "alpha": 0.3, "beta": 0.5}},
     "pcr": {"scheme": {**SGD, "replay": 10, "temperature": 0.09, "augment": VIEW | {"jitter_kind": "multiplicative"}}},
     "mir": {"scheme": ER, "retrieval": {"candidates": 50}},
     "gss": {"scheme": ER, "policy": {"batch": 10, "references": 10, "first_score": 0.1}},
@@ -117,8 +146,8 @@ def plain(value: Any) -> Any:
 def test_settings_are_the_published_ones(method: str) -> None:
     settings = method_settings(find_method(method), {})
     found = {room: {name: plain(value) for name, value in own.items()} for room, own in settings.items() if own}
-    assert found == PUBLISHED[method] | {"net": {"width": 20}}
-    assert find_method(method).repeats == (10 if method.startswith("rar") else 1)
+    assert found == {"classifier": {"mirror": False}} | PUBLISHED[method] | {"net": {"width": 20}}
+    assert find_method(method).repeats == {"er-ema": 2, "rar": 10, "rar-s": 10, "rar-ncm": 10}.get(method, 1)
 
 
 def test_numbers_that_are_no_settings_of_parts() -> None:

@@ -2,6 +2,6 @@
 
 from engram.augmentations.rand_augment import RandAugment
 from engram.augmentations.random_view import RandomView
-from engram.augmentations.view import ViewAugmentation, augment_view
+from engram.augmentations.view import UNCHANGED, ViewAugmentation, augment_view
 
-__all__ = ["RandAugment", "RandomView", "ViewAugmentation", "augment_view"]
+__all__ = ["UNCHANGED", "RandAugment", "RandomView", "ViewAugmentation", "augment_view"]

@@ -26,7 +26,7 @@ class ViewAugmentation:
         crop: how a crop is drawn and resized. "published" does what the library of SCR's time did (kornia 0.4.1): its
             sides are truncated to whole pixels and smaller than the image's, pixels are sampled at their centers, and
             zeros lie beyond the edge. "aligned" rounds the sides, lets a crop be as large as the image, and keeps the
-            corner pixels in place.
+            corner pixels in place. "none" crops nothing.
         crop_scale: smallest and largest share of the image's area that a crop takes.
         crop_ratio: smallest and largest aspect ratio of a crop, width over height.
         flip: probability of a horizontal flip.
@@ -42,7 +42,7 @@ class ViewAugmentation:
         gray: probability of removing all color.
     """
 
-    crop: Literal["published", "aligned"] = "published"
+    crop: Literal["published", "aligned", "none"] = "published"
     crop_scale: tuple[Share, Share] = (0.2, 1.0)
     crop_ratio: tuple[Positive, Positive] = (3 / 4, 4 / 3)
     flip: Share = 0.5
@@ -55,12 +55,26 @@ class ViewAugmentation:
     gray: Share = 0.2
 
 
-def augment_view(images: Tensor, settings: ViewAugmentation, generator: torch.Generator) -> Tensor:
-    """Return an augmented copy of each image. Images of one channel skip the operations on color."""
+UNCHANGED = ViewAugmentation(crop="none", flip=0.0, jitter=0.0, gray=0.0)
+"""The view of an image that is the image itself, whatever the settings of what it leaves out."""
+
+
+def augment_view(
+    images: Tensor, settings: ViewAugmentation, generator: torch.Generator, size: int | None = None
+) -> Tensor:
+    """Return an augmented copy of each image, with `size` pixels per side or as many as the image has.
+
+    Images of one channel skip the operations on color.
+    """
+    if settings == UNCHANGED:
+        return images
     count, channels, height, width = images.shape
-    boxes = draw_crops(count, height, width, settings, generator)
+    boxes = draw_crops(count, height, width, settings, generator) if settings.crop != "none" else None
     flips = torch.rand(count, generator=generator) < settings.flip
-    views = crop_and_resize(images, boxes, flips, settings.crop)
+    if boxes is None or settings.crop == "none":
+        views = torch.where(_per_image(flips, images), images.flip(3), images)
+    else:
+        views = crop_and_resize(images, boxes, flips, settings.crop, size)
     views = _jitter(views, settings, generator)
     gray = torch.rand(count, generator=generator) < settings.gray
     if channels == 3:
@@ -92,14 +106,18 @@ def draw_crops(count: int, height: int, width: int, settings: ViewAugmentation, 
 
 
 def crop_and_resize(
-    images: Tensor, boxes: Tensor, flips: Tensor, crop: Literal["published", "aligned"] = "published"
+    images: Tensor,
+    boxes: Tensor,
+    flips: Tensor,
+    crop: Literal["published", "aligned"] = "published",
+    size: int | None = None,
 ) -> Tensor:
-    """Return each image's box, resized bilinearly to the full size and mirrored where `flips` says so.
+    """Return each image's box, resized bilinearly to `size` or to the full size, and mirrored where `flips` says so.
 
     Both kinds of crop place the box by its corner pixels. The published one then samples as if the coordinates were
     those of pixel centers, which reaches a little beyond the box.
     """
-    count, _, height, width = images.shape
+    count, channels, height, width = images.shape
     left, top, box_width, box_height = boxes.to(images).unbind(1)
     scale_x, scale_y = (box_width - 1) / (width - 1), (box_height - 1) / (height - 1)
     center_x = 2 * (left + (box_width - 1) / 2) / (width - 1) - 1
@@ -108,7 +126,7 @@ def crop_and_resize(
     zero = torch.zeros_like(scale_x)
     affine = torch.stack([scale_x * mirror, zero, center_x, zero, scale_y, center_y], 1).view(count, 2, 3)
     corners, beyond = (False, "zeros") if crop == "published" else (True, "border")
-    grid = F.affine_grid(affine, list(images.shape), align_corners=corners)
+    grid = F.affine_grid(affine, [count, channels, size or height, size or width], align_corners=corners)
     return F.grid_sample(images, grid, mode="bilinear", padding_mode=beyond, align_corners=corners)
 
 

@@ -20,6 +20,11 @@ class SummaryBuffer(ExemplarsBuffer):  # type: ignore[misc]
     After each experience, its images pass through the memory once, in batches. Images are floats in [0,1]: normalize in
     the net, not in the transforms of the data set.
 
+    >>> from engram import SummaryMemory
+    >>> from engram.avalanche import SummaryBuffer
+    >>> SummaryBuffer(SummaryMemory(memory_size=100)).max_size
+    100
+
     Args:
         memory: the memory; its limit is that of the buffer.
         batch: number of images in a batch.
@@ -59,6 +64,12 @@ class SummaryBuffer(ExemplarsBuffer):  # type: ignore[misc]
 
 def summary_replay(memory: SummaryMemory, batch_size_mem: int | None = None) -> ReplayPlugin:
     """Return Avalanche's replay plugin with a summarizing memory as its storage policy.
+
+    >>> from engram import SummaryMemory
+    >>> from engram.avalanche import summary_replay
+    >>> plugin = summary_replay(SummaryMemory(memory_size=100))  # for the argument `plugins` of a strategy
+    >>> plugin.storage_policy.max_size
+    100
 
     Args:
         memory: the memory.

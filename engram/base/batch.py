@@ -16,21 +16,26 @@ class Batch:
         x: images (N,C,H,W); float32 in [0,1] when they come from a stream.
         y: class indices, numbered in order of first arrival.
         raw: the same pixels as uint8 if they arrived as uint8; keeping these takes a quarter of the bytes.
+        logits: logits (N,classes) that the memory is to keep or has kept, if it keeps any; NaN where there are none.
     """
 
     x: Tensor
     y: Tensor
     raw: Tensor | None = None
+    logits: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.y)
 
     def __getitem__(self, index: Tensor) -> Batch:
-        return Batch(self.x[index], self.y[index], None if self.raw is None else self.raw[index.to(self.raw.device)])
+        raw, logits = (
+            None if values is None else values[index.to(values.device)] for values in (self.raw, self.logits)
+        )
+        return Batch(self.x[index], self.y[index], raw, logits)
 
     @staticmethod
     def join(*batches: Batch | None) -> Batch:
-        """Return one batch of all images, in this order; None stands for no images."""
+        """Return one batch of all images and labels, in this order; None stands for no images."""
         present = [batch for batch in batches if batch is not None]
         return Batch(torch.cat([batch.x for batch in present]), torch.cat([batch.y for batch in present]))
 

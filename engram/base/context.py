@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 
@@ -44,6 +44,21 @@ class StepContext(MemoryContext):
     """What is at hand while a learner trains: the memory's context, and what is trained."""
 
     model: Model
+    averaged: Model | None
+    """The moving average of the net, if the learner keeps one."""
     scheme: Scheme
     retrieval: Retrieval
     optimizer: torch.optim.Optimizer
+
+
+ContextUsed = TypeVar("ContextUsed", contravariant=True)
+
+
+class Hooks(Protocol[ContextUsed]):
+    """What is called on each part of a consumer."""
+
+    provides: frozenset[str]
+
+    def on_boundary(self, ctx: ContextUsed) -> None: ...
+
+    def on_new_classes(self, new: list[int], ctx: ContextUsed) -> None: ...

@@ -32,6 +32,8 @@ class StepPart(Part):
 
     settings: dict[str, Any]
     """All settings that the part was made with, by name."""
+    images_only: bool = False
+    """Whether it changes what it gets as only images can be changed, so that it cannot work on latents."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         part = super().__new__(cls)
@@ -63,6 +65,10 @@ class Scheme(StepPart):
     """Defines how one step trains the net."""
 
     learning_rate: float
+    uses_average = False
+    """Whether it trains with the help of the averaged net, so that the learner must keep one."""
+    draws: int = 1
+    """Number of independent draws of memory images in one step. They reach `loss` as one batch, one after another."""
 
     def build(self, model: Model, rng: Randomness) -> torch.optim.Optimizer:
         """Add the heads this scheme needs and return the optimizer of the whole model."""
@@ -78,6 +84,10 @@ class Scheme(StepPart):
     def loss(self, stream: Batch, replay: Batch | None, ctx: StepContext) -> Tensor | None:
         """Return the loss to descend, or None for no step. `replay` is None while the memory is empty."""
         raise NotImplementedError
+
+    def with_logits(self, stream: Batch) -> Batch:
+        """Return the stream batch as it is stored; a scheme that provides "stored logits" adds them to it."""
+        return stream
 
     def class_scores(self, x: Tensor, ctx: StepContext, params: Parameters | None = None) -> Tensor:
         """Return the scores that a label loss is taken over; by default the logits."""
@@ -100,6 +110,10 @@ class Augmentation(StepPart):
     def augment(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Return changed copies of the images."""
         raise NotImplementedError
+
+    def output_size(self, size: int) -> int:
+        """Return the pixels per side of what `augment` returns for images of this size."""
+        return size
 
 
 class Retrieval(StepPart):
@@ -195,10 +209,17 @@ class Summarizer(MemoryPart):
 class Classifier(StepPart):
     """Answers which class an image belongs to."""
 
+    mirror: bool = False
+    """Whether answers come from the mean of an image's features and those of its mirror image."""
+
     def scores(self, x: Tensor, ctx: StepContext) -> Tensor:
         """Return scores (N,classes); higher is likelier, -inf where a class cannot be predicted."""
         raise NotImplementedError
 
+    def answering_model(self, ctx: StepContext) -> Model:
+        """Return the model whose features `head` takes, as long as nothing more is learned."""
+        return ctx.model
+
     def head(self, ctx: StepContext) -> GrowingHead:
-        """Return a head that turns the net's features into these scores, as long as nothing more is learned."""
+        """Return a head that turns its features into these scores, as long as nothing more is learned."""
         raise InputError(f"answers of {type(self).__name__} cannot be exported: it needs a method `head`")

@@ -11,17 +11,23 @@ from engram.base.errors import NotReadyError
 from engram.base.heads import ClassMeans, GrowingHead
 from engram.base.interfaces import Classifier
 from engram.base.model import Model
-from engram.classifiers.batches import in_batches
+from engram.classifiers.features import answering_features, in_batches
 
 
 class NearestClassMean(Classifier):
-    """Scores images by their cosines with the class means. A class without an image in memory cannot be predicted."""
+    """Scores images by their cosines with the class means. A class without an image in memory cannot be predicted.
 
-    def __init__(self) -> None:
+    Args:
+        mirror: use the mean of an image's features and those of its mirror image, which takes twice as long. It helps
+            where left and right mean nothing.
+    """
+
+    def __init__(self, mirror: bool = False) -> None:
+        self.mirror = mirror
         self._kept: tuple[tuple[Model, int, int, int], Tensor] | None = None
 
     def scores(self, x: Tensor, ctx: StepContext) -> Tensor:
-        features = F.normalize(_features(x, ctx.model), dim=1)
+        features = F.normalize(answering_features(x, ctx.model, self.mirror), dim=1)
         means = self.class_means(ctx)
         absent = means.isnan().any(1)
         return (features @ means.nan_to_num().T).masked_fill(absent, -torch.inf)
@@ -47,15 +53,10 @@ class NearestClassMean(Classifier):
         sums: Tensor | None = None
         for slots in in_batches(memory.filled()):
             batch = memory.read(slots)
-            features = F.normalize(_features(batch.x, ctx.model), dim=1)
+            features = F.normalize(answering_features(batch.x, ctx.model, self.mirror), dim=1)
             if sums is None:
                 sums = features.new_zeros(ctx.classes, features.shape[1])
             sums.index_add_(0, batch.y, features)
         assert sums is not None, "a memory with images has a batch of them"
         means = F.normalize(sums / labels.bincount(minlength=ctx.classes)[:, None], dim=1)
         return means.masked_fill((labels.bincount(minlength=ctx.classes) == 0)[:, None], torch.nan)
-
-
-def _features(x: Tensor, model: Model) -> Tensor:
-    with model.evaluating():
-        return torch.cat([model.features(part) for part in in_batches(x)])

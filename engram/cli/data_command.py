@@ -117,7 +117,8 @@ def _check(name: str, skip_damaged: bool, console: Console) -> int:
     console.print(f"Classes: {listed(data.class_names, SHOWN_CLASSES)}", soft_wrap=True)
     for words in data.left_out:
         console.print(f"Left out: {words}", soft_wrap=True)
-    known = DATASETS[name] if name in DATASETS else dataset_in(Path(name).expanduser())
+    itself = None if name in DATASETS else dataset_in(Path(name).expanduser())
+    known = itself[0] if itself else DATASETS.get(name)
     if known and known.classes:
         console.print(_completeness(data, known), soft_wrap=True)
     return 0
@@ -127,7 +128,8 @@ def _completeness(data: Dataset, known: KnownDataset) -> str:
     """Return in words how much of a known data set is there."""
     found = (len(data.class_names), len(data.train_y), len(data.test_y))
     if found == (known.classes, known.train, known.test):
-        return "Complete."
+        uneven = known.train % known.classes == 0 and len(set(np.bincount(data.train_y))) > 1
+        return "Not as published: its classes differ in size." if uneven else "Complete."
     share = 100 * found[1] / known.train
     return (
         f"Not complete: it has {found[0]} of {known.classes} classes, {share:.0f} % of {known.train:,} training "

@@ -19,7 +19,6 @@ from engram.cli.tables import new_table
 from engram.experiment.folder import class_names_of
 from engram.learner import Learner
 from engram.memory import ExportedMemory, Store, exported_from
-from engram.methods import DEFAULT_METHOD
 from engram.options import LIMITS, CommonOptions, ComputeOptions, MemoryOptions, describe_limit
 from engram.persistence.checkpoint import CheckpointError
 from engram.persistence.restore import UnfitNetError, restored, saved_memory
@@ -106,9 +105,7 @@ def import_(argv: list[str]) -> int:
     )
     parser.add_argument("folder", type=Path, help="a folder written by engram memory export")
     parser.add_argument("out", type=Path, help="folder to save the learner in")
-    parser.add_argument(
-        "--method", type=str, default=DEFAULT_METHOD, help="name of a method, as listed by engram methods"
-    )
+    parser.add_argument("--method", type=str, default="scr+ssd", help="name of a method, as listed by engram methods")
     parser.add_argument("--steps", type=Natural, default=500, help="training steps on the memory; 0 for none")
     parser.add_argument(
         "--batch", type=Count, default=10, help="images per training step, besides those the method replays"

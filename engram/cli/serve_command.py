@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from engram.base.errors import InputError
 from engram.base.settings import Count, Natural, Positive, schema_of
@@ -39,6 +42,13 @@ def main(argv: list[str]) -> int:
         "--side", type=Count, default=32, help="pixels per side of the images of a learner that has seen none yet"
     )
     parser.add_argument("--width", type=Count, default=20, help="channels of the first layer of a new learner's net")
+    parser.add_argument(
+        "--net",
+        type=str | None,
+        default=None,
+        metavar="MODULE:FUNCTION",
+        help="what makes a module like the learner's net, if that is one of your own",
+    )
     parser.add_argument("--threads", type=Count | None, default=None, help="CPU threads to learn with")
     parser.add_argument("--checkpoint-every", type=Positive, default=60.0, help="seconds between two checkpoints")
     parser.add_options("limits", ServeLimits)
@@ -50,7 +60,8 @@ def main(argv: list[str]) -> int:
     folders = named_folders(options.learners)
     token = read_token(options.token_file) if options.token_file else None
     limits = resolve_limits({key: value for key, value in vars(options).items() if key in schema_of(ServeLimits)})
-    settings = ServiceSettings(limits, options.side, options.threads, options.checkpoint_every)
+    net = made_net(options.net) if options.net else None
+    settings = ServiceSettings(limits, options.side, options.threads, options.checkpoint_every, net)
     listener = listen(options.host, options.port, token)
     made: Any = {key: value for key, value in vars(options).items() if key in schema_of(CommonOptions)}
     for folder in folders.values():
@@ -84,6 +95,18 @@ def named_folders(given: list[str]) -> dict[str, Path]:
             raise InputError(f"two learners are named {name!r}: give NAME=FOLDER to tell them apart")
         folders[name] = folder
     return folders
+
+
+def made_net(path: str) -> nn.Module:
+    """Return the module that a function returns, given as MODULE:FUNCTION."""
+    module, _, name = path.partition(":")
+    try:
+        made = getattr(importlib.import_module(module), name)()
+    except Exception as error:  # the caller's code may fail in any way
+        raise InputError(f"--net {path} makes no net ({error}): give MODULE:FUNCTION, importable from here") from error
+    if not isinstance(made, nn.Module):
+        raise InputError(f"--net {path} returns a {type(made).__name__}: need a torch.nn.Module")
+    return made
 
 
 def _require_extra() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,12 @@ from engram.base.batch import as_float
 from engram.base.context import StepContext
 from engram.base.devices import resolve_device
 from engram.base.errors import NonFiniteStateError
-from engram.base.heads import ClassMeans, GrowingHead, GrowingLinear
+from engram.base.heads import ClassMeans, CosineHead, GrowingHead, GrowingLinear
 from engram.base.initialization import at_most, materialize
 from engram.base.interfaces import Classifier
 from engram.base.part import Part
 from engram.base.validation import Label, Labels, check_images, check_labels, likeliest_labels, require_shape
+from engram.latents import FrozenFront, WholeNet, split_net
 from engram.nets import ReducedResNet18, custom_backbone
 from engram.persistence.checkpoint import CheckpointError, build_from_checkpoint, read_checkpoint, write_checkpoint
 from engram.persistence.restore import RESTORING_SLACK, UnfitNetError, environment
@@ -28,6 +29,8 @@ from engram.streams import ImageReading, read_if_files
 
 SAVED_AS = "predictor"
 """Name of its entry in a checkpoint."""
+HEADS: dict[str, type[GrowingHead]] = {"means": ClassMeans, "proxies": CosineHead, "logits": GrowingLinear}
+"""Kinds of heads, by the name under which they are saved."""
 BATCH = 128
 """Number of images that are answered together."""
 
@@ -38,15 +41,19 @@ class AnsweringNet(nn.Module):
     Args:
         backbone: turns images into features.
         head: turns features into scores.
+        mirror: whether the mean of an image's features and those of its mirror image is scored.
     """
 
-    def __init__(self, backbone: nn.Module, head: GrowingHead) -> None:
+    def __init__(self, backbone: nn.Module, head: GrowingHead, mirror: bool = False) -> None:
         super().__init__()
-        self.backbone, self.head = backbone, head
+        self.backbone, self.head, self.mirror = backbone, head, mirror
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the scores of the images."""
-        scores: Tensor = self.head(self.backbone(images))
+        features = self.backbone(images)
+        if self.mirror:
+            features = (features + self.backbone(images.flip(-1))) / 2
+        scores: Tensor = self.head(features)
         return scores
 
 
@@ -57,7 +64,8 @@ class Predictor(Part):
         net: computes the scores.
         labels: the classes, in the order of the scores.
         image_shape: channels, height and width of the images.
-        config: `net`, the settings of the backbone, and `fit`, how images that are not square become so.
+        config: `net`, the settings of the backbone; `fit`, how images that are not square become so; and `freeze`, how
+            much of the net was frozen.
     """
 
     def __init__(
@@ -94,8 +102,12 @@ class Predictor(Part):
     def save(self, path: str | Path) -> None:
         """Save it in a folder, for `load`."""
         self.require_finite()
-        kind = "means" if isinstance(self.net.head, ClassMeans) else "logits"
-        config = self.config | {"head": kind, "width": self.net.backbone.feature_width}
+        head = self.net.head
+        kind = next(name for name, known in HEADS.items() if isinstance(head, known))
+        width = self.net.backbone.feature_width
+        config = self.config | {"head": kind, "width": width, "mirror": self.net.mirror}
+        if isinstance(head, CosineHead):
+            config["temperature"] = head.temperature
         tree = {"config": config, "image_shape": self.image_shape, "state": self.state()}
         write_checkpoint(Path(path).expanduser(), {"environment": environment(), SAVED_AS: tree, "extra": None})
 
@@ -115,7 +127,12 @@ class Predictor(Part):
 
 
 def answering_from(
-    ctx: StepContext, classifier: Classifier, labels: list[Label], image_shape: tuple[int, int, int], config: Any
+    ctx: StepContext,
+    classifier: Classifier,
+    labels: list[Label],
+    image_shape: tuple[int, int, int],
+    config: Any,
+    front: FrozenFront | None = None,
 ) -> Predictor:
     """Return what answers as a learner does now. It shares nothing with the learner.
 
@@ -125,8 +142,12 @@ def answering_from(
         labels: the classes it knows.
         image_shape: channels, height and width of its images.
         config: as `Predictor` takes it.
+        front: the frozen part of its net, if there is one.
     """
-    net = AnsweringNet(copy.deepcopy(ctx.model.net.backbone), copy.deepcopy(classifier.head(ctx)))
+    backbone = copy.deepcopy(classifier.answering_model(ctx).net.backbone)
+    if front is not None:
+        backbone = WholeNet(copy.deepcopy(front.net), backbone, ctx.model.feature_width)
+    net = AnsweringNet(backbone, copy.deepcopy(classifier.head(ctx)), classifier.mirror)
     return Predictor(net, labels, image_shape, config)
 
 
@@ -148,7 +169,8 @@ def _restored(tree: Tree, path: Path, device: torch.device, own: nn.Module | Non
             raise UnfitNetError(f"{path} was saved with {'a net of your own' if custom else 'a built-in net'}: {hint}")
         with at_most(unique_bytes(saved["state"]) + RESTORING_SLACK):
             net = _skeleton(config, shape, device, own)
-            predictor = Predictor(net, [], shape, {"net": config["net"], "fit": config["fit"]})
+            kept = {"net": config["net"], "fit": config["fit"], "freeze": config.get("freeze")}
+            predictor = Predictor(net, [], shape, kept)
             predictor.load_state(saved["state"])
         predictor.require_finite()
         check_labels(predictor.labels, len(predictor.labels), [])
@@ -165,11 +187,18 @@ def _skeleton(
     config: Mapping[str, Any], shape: tuple[int, int, int], device: torch.device, own: nn.Module | None
 ) -> AnsweringNet:
     """Return a net of the saved shape, whose weights mean nothing yet."""
-    if own is not None:
-        backbone: nn.Module = custom_backbone(copy.deepcopy(own), shape, device)
+    if own is not None and config.get("freeze") is not None:
+        front, above = split_net(copy.deepcopy(own), config["freeze"], shape, device, "float32")
+        backbone: nn.Module = WholeNet(front.net, above, above.feature_width)
+    elif own is not None:
+        backbone = custom_backbone(copy.deepcopy(own), shape, device)
     else:
         backbone = materialize(lambda: ReducedResNet18(shape[0], shape[1], **config["net"]), torch.Generator(), device)
     width = int(config["width"])
-    means = config["head"] == "means"
-    head: GrowingHead = ClassMeans(torch.zeros(0, width)) if means else GrowingLinear(width, 0)
-    return AnsweringNet(backbone, head.to(device))
+    made: dict[str, Callable[[], GrowingHead]] = {
+        "means": lambda: ClassMeans(torch.zeros(0, width)),
+        "proxies": lambda: CosineHead(width, 0, float(config["temperature"])),
+        "logits": lambda: GrowingLinear(width, 0),
+    }
+    head = made[config["head"]]()
+    return AnsweringNet(backbone, head.to(device), config.get("mirror") is True)

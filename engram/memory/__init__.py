@@ -3,8 +3,9 @@
 from engram.memory.budget import ByteLimit, Limit, SlotLimit
 from engram.memory.codecs import Codec, Compressed, Float32, Uint8, parse_codec
 from engram.memory.exported import ExportedMemory, exported_from, fill_store
+from engram.memory.making import make_store
 from engram.memory.policies import Balanced, Dynamic, GradientSelection, NoMemory, Reservoir, ShapleyMemory
-from engram.memory.store import Store, make_store
+from engram.memory.store import Store
 from engram.memory.total import bounded_bytes, divide_total, most_copies
 
 __all__ = [

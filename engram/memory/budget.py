@@ -92,9 +92,9 @@ class Limit(ABC):
 
     @abstractmethod
     def slot_to_claim(
-        self, memory: Store, image: Tensor, label: int, owned: Counter[int], generator: torch.Generator
+        self, memory: Store, length: int, label: int, owned: Counter[int], generator: torch.Generator
     ) -> int | None:
-        """Return a slot that a class may claim for an image, or None. `owned` counts each class's claimed slots.
+        """Return a slot that a class may claim for a record, or None. `owned` counts each class's claimed slots.
 
         Where every slot is claimed, classes that own most give some up, as long as they keep at least as many as the
         claimant gets; `owned` is updated.
@@ -153,7 +153,7 @@ class SlotLimit(Limit):
         return True
 
     def slot_to_claim(
-        self, memory: Store, image: Tensor, label: int, owned: Counter[int], generator: torch.Generator
+        self, memory: Store, length: int, label: int, owned: Counter[int], generator: torch.Generator
     ) -> int | None:
         if memory.free:
             return memory.size
@@ -257,10 +257,10 @@ class ByteLimit(Limit):
         return True
 
     def slot_to_claim(
-        self, memory: Store, image: Tensor, label: int, owned: Counter[int], generator: torch.Generator
+        self, memory: Store, length: int, label: int, owned: Counter[int], generator: torch.Generator
     ) -> int | None:
         left, leaving = owned.copy(), []
-        missing = self._missing_bytes(memory, image)
+        missing = self._missing_bytes(memory, length)
         while missing > 0:
             richest = _richest(left) if left else label
             if left[richest] < owned[label] + 2:
@@ -281,11 +281,11 @@ class ByteLimit(Limit):
             return len(own) >= quota
         return sum(own) + sum(own) / len(own) > self.bytes / classes
 
-    def _missing_bytes(self, memory: Store, image: Tensor) -> int:
-        """Return the bytes that claimed images would have to give up for this one if all unclaimed ones left."""
+    def _missing_bytes(self, memory: Store, length: int) -> int:
+        """Return the bytes that claimed images would have to give up for a record if all unclaimed ones left."""
         claimed = memory.claimed[: memory.size].nonzero().flatten().tolist()
         kept = sum(self.charge(len(memory.records[slot])) for slot in claimed)
-        return max(0, kept + self.charge(len(memory.codec.encode(image[None])[0])) - self.bytes)
+        return max(0, kept + self.charge(length) - self.bytes)
 
 
 class _SlotAdmission:

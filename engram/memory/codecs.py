@@ -1,8 +1,9 @@
 """How an image becomes bytes in the memory and back.
 
 `float32` keeps pixels as they are, as the paper does. The others keep 8-bit values, so values outside [0,1] are
-clamped: `uint8` as they are, `jpeg` and `webp` compressed with a quality, written "webp(50)". "webp(50,16)" also makes
-images smaller, 16 pixels a side, before they are compressed.
+clamped: `uint8` as they are, `jpeg`, `webp` and `avif` compressed with a quality, written "avif(35)". "webp(50,16)"
+also makes images smaller, 16 pixels a side, before they are compressed. At the same error, `avif` takes the fewest
+bytes. `latent8` and `latent16` are for the outputs of a frozen net.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ import io
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, features
 from torch import Tensor
 
 from engram.base.errors import InputError
 from engram.base.naming import suggest
-from engram.memory import webp
+from engram.memory import avif, webp
+from engram.memory.latent import Latent8, Latent16
 
 
 class Codec(Protocol):
@@ -72,7 +74,7 @@ class Compressed:
     """Stores images in a compressed format of Pillow, without metadata and without bytes that all files share.
 
     Args:
-        kind: name of the format, jpeg or webp.
+        kind: name of the format: jpeg, webp or avif.
         quality: quality from 1 to 100.
         side: pixels per side that images are stored with, if fewer than they have; they are enlarged when they are
             read. If None, all their pixels are stored.
@@ -81,6 +83,8 @@ class Compressed:
     def __init__(self, kind: str, quality: int, side: int | None = None) -> None:
         if not 1 <= quality <= 100:
             raise InputError(f"{kind}({quality}): the quality lies between 1 and 100")
+        if not features.check(_FEATURES.get(kind, kind)):
+            raise InputError(f"this Pillow cannot write {kind}: install one that can with pip install 'pillow>=11.3'")
         if side is not None and side < SMALLEST_SIDE:
             raise InputError(f"{kind}({quality},{side}): images are stored with at least {SMALLEST_SIDE} pixels a side")
         self.kind, self.quality, self.side = kind, quality, side
@@ -104,18 +108,19 @@ class Compressed:
                 picture = picture.resize(stored, Image.Resampling.LANCZOS)
             picture.save(file, self.kind, quality=self.quality, **_SMALLEST[self.kind])
             content = file.getvalue()
-            record = webp.bare(content, *stored) if self.kind == "webp" else content
+            record = _BARE[self.kind].bare(content, *stored) if self.kind in _BARE else content
             records.append(torch.frombuffer(bytearray(record), dtype=torch.uint8))
         return records
 
     def decode(self, records: Sequence[Tensor], shape: tuple[int, int, int]) -> Tensor:
-        return torch.stack([self._picture(record, shape) for record in records]).float() / 255
+        with avif.in_one_thread():
+            return torch.stack([self._picture(record, shape) for record in records]).float() / 255
 
     def _picture(self, record: Tensor, shape: tuple[int, int, int]) -> Tensor:
         channels, height, width = shape
         stored = self._stored_size((width, height))
         content = record.numpy().tobytes()
-        file = io.BytesIO(webp.whole(content, *stored) if self.kind == "webp" else content)
+        file = io.BytesIO(_BARE[self.kind].whole(content, *stored) if self.kind in _BARE else content)
         with Image.open(file, formats=[self.kind]) as picture:
             if picture.size != stored:
                 raise ValueError(
@@ -137,8 +142,16 @@ SMALLEST_SIDE = 4
 """Smallest number of pixels per side that images are stored with."""
 
 
-_SMALLEST: dict[str, dict[str, int | bool]] = {"jpeg": {"optimize": True}, "webp": {"method": 4}}
+_SMALLEST: dict[str, dict[str, Any]] = {
+    "jpeg": {"optimize": True},
+    "webp": {"method": 4},
+    "avif": {"speed": 6, "subsampling": "4:2:0", "max_threads": 1},
+}
 """Options that make the files of each format small at little cost."""
+_BARE = {"webp": webp, "avif": avif}
+"""Modules that take out of the files of a format what all of them share, and put it back."""
+_FEATURES = {"jpeg": "jpg"}
+"""Names of the formats among Pillow's features, where they differ."""
 
 
 def to_bytes(images: Tensor) -> Tensor:
@@ -151,9 +164,12 @@ CODECS: dict[str, Callable[[int], Codec]] = {
     "uint8": lambda quality: Uint8(),
     "jpeg": lambda quality: Compressed("jpeg", quality),
     "webp": lambda quality: Compressed("webp", quality),
+    "avif": lambda quality: Compressed("avif", quality),
+    "latent8": lambda quality: Latent8(),
+    "latent16": lambda quality: Latent16(),
 }
 """Every codec by its name, as a function of the quality. An entry added here can be chosen by `codec`."""
-DEFAULT_QUALITY = {"jpeg": 75, "webp": 50}
+DEFAULT_QUALITY = {"jpeg": 75, "webp": 50, "avif": 35}
 
 
 def parse_codec(text: str) -> Codec:

@@ -28,12 +28,15 @@ from engram.base.part import LARGEST_COUNT
 from engram.base.validation import Label, check_labels, require_shape
 from engram.memory.codecs import Codec, parse_codec, to_bytes
 from engram.memory.store import Store
+from engram.persistence.building import lock_folder, remove_abandoned, remove_lock
 from engram.persistence.parsing import parse_json, read_safetensors, safetensors_facts
 
 FORMAT = "1"
 FILE = "memory.safetensors"
 LARGEST = 1 << 32
 """Bytes a file that is read may have."""
+UNFINISHED = ".unfinished-"
+"""What follows its name in the names of folders in which an export is written."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +83,10 @@ class ExportedMemory:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def encoded(self, codec: Codec) -> list[Tensor]:
-        """Return the images as records of a codec; the stored records if they are of the same codec."""
-        return list(self.records) if self.codec == codec.name else codec.encode(self.images)
+    def encoded(self, memory: Store) -> list[Tensor]:
+        """Return the images as records of a memory; the stored records if they are of the same codec."""
+        same = self.codec == memory.codec.name
+        return memory.completed(list(self.records) if same else memory.codec.encode(self.images))
 
     def write(self, folder: str | Path, names: Sequence[str] = ()) -> None:
         """Write a new folder, as a whole or not at all.
@@ -95,10 +99,14 @@ class ExportedMemory:
         if folder.exists():
             raise InputError(f"{folder} exists already: choose another folder")
         folder.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        unfinished = f".{folder.name}{UNFINISHED}"
+        remove_abandoned(folder.parent, unfinished)
+        partial = Path(tempfile.mkdtemp(prefix=unfinished, dir=folder.parent))
         try:
-            self._write_into(partial, names)
-            partial.chmod(0o755)
+            with lock_folder(partial):
+                self._write_into(partial, names)
+                partial.chmod(0o755)
+                remove_lock(partial)
             os.replace(partial, folder)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
@@ -167,7 +175,7 @@ def fill_store(
     owned = exported.claimed & claims
     unowned = len(exported) - int(owned.sum())
     least = 1 - unowned / max(unowned, exported.seen, 1)
-    for index, record in enumerate(exported.encoded(memory.codec)):
+    for index, record in enumerate(exported.encoded(memory)):
         priority = math.inf if owned[index] else memory.limit.draw_priority(generator, least)
         slot = memory.put_record(memory.size, record, labels[index], priority)
         if slot is not None:
@@ -181,6 +189,8 @@ def exported_from(memory: Store, labels: Sequence[Label]) -> ExportedMemory:
     """Return the content of a store; `labels` are the labels of its classes by index."""
     if not memory.size:
         raise InputError("the memory is empty: there is nothing to export")
+    if memory.latents:
+        raise InputError("the memory holds latents of a frozen net, no images: save the learner itself instead")
     batch = memory.read(memory.filled())
     compressed = memory.codec.record_bytes(memory.shape) is None
     return ExportedMemory(
@@ -190,7 +200,7 @@ def exported_from(memory: Store, labels: Sequence[Label]) -> ExportedMemory:
         summary=memory.summary[: memory.size].clone(),
         seen=memory.seen,
         codec=memory.codec.name if compressed else None,
-        records=list(memory.records) if compressed else (),
+        records=memory.encoded_images() if compressed else (),
     )
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +14,10 @@ from engram.base.errors import InputError
 from engram.base.part import Part
 from engram.base.undo import Undo
 from engram.memory.budget import FIRST_SLOTS, ByteLimit, Limit, SlotLimit
-from engram.memory.codecs import Codec, Float32, parse_codec
+from engram.memory.codecs import Codec, Float32
+from engram.memory.latent import Latent8
+from engram.memory.logits import add_logits, as_rows, split_record
+from engram.memory.packing import pack, unpack
 from engram.persistence.finite import require_finite
 from engram.persistence.state import Tree
 
@@ -45,17 +46,31 @@ class Store(Part):
         codec: how images become bytes; float32 if not given.
         keep_originals: keep the first image of each claimed slot, to be looked at. It costs its bytes, and nothing
             learns from it.
+        keeps_logits: keep the logits that come with images, in their records.
+        latents: it holds outputs of a frozen net instead of images, so nobody can look at them.
     """
 
     def __init__(
-        self, limit: Limit | int, shape: tuple[int, int, int], codec: Codec | None = None, keep_originals: bool = False
+        self,
+        limit: Limit | int,
+        shape: tuple[int, int, int],
+        codec: Codec | None = None,
+        keep_originals: bool = False,
+        keeps_logits: bool = False,
+        latents: bool = False,
     ) -> None:
         self.limit = SlotLimit(limit) if isinstance(limit, int) else limit
         self.codec: Codec = codec or Float32()
+        self.latents = latents
+        if isinstance(self.codec, Latent8):
+            self.codec.begin(shape[0])
+            self.add_state("scale", self.codec)
         self.limit.check_codec(self.codec, shape)
         self.shape, self.pixels = shape, math.prod(shape)
-        self.keep_originals = keep_originals
+        self.keep_originals, self.keeps_logits = keep_originals, keeps_logits
         self.version = 0
+        self.used: int = 0
+        """Bytes of the encoded images."""
         self._warned_of_size = False
         self.add_state("records", [], count_as="images", on_cpu=True)
         self.add_state("originals", {}, count_as="originals", on_cpu=True)
@@ -65,6 +80,8 @@ class Store(Part):
             self.add_state(name, column, count_as=line, on_cpu=True, infinite=name in INFINITE)
         self.add_state("seen", 0)
         self.add_state("stored", 0)
+        if keeps_logits:
+            self.add_state("keeps_logits", True)
         self.records: list[Tensor]
         self.originals: dict[int, Tensor]
         """First images of claimed slots, by id."""
@@ -80,11 +97,6 @@ class Store(Part):
         """Number of images offered so far."""
         self.stored: int
         """Number of images stored so far."""
-
-    @property
-    def used(self) -> int:
-        """Bytes of the encoded images."""
-        return sum(len(record) for record in self.records)
 
     @property
     def capacity(self) -> int:
@@ -107,22 +119,51 @@ class Store(Part):
         return not self.free or self.seen > self.size
 
     def read(self, slots: Tensor) -> Batch:
-        """Return the decoded images and labels of these slots, in this order."""
+        """Return the decoded images and labels of these slots, in this order, with their logits if it keeps them."""
         if not len(slots):
             return Batch(torch.zeros(0, *self.shape, device=self.device), slots.to(self.device))
-        records = [self.records[slot] for slot in slots.tolist()]
-        return Batch(self.codec.decode(records, self.shape).to(self.device), self.labels[slots].to(self.device))
+        images, logits = zip(*(self._parts(self.records[slot]) for slot in slots.tolist()), strict=True)
+        rows = as_rows(logits).to(self.device) if self.keeps_logits else None
+        x = self.codec.decode(images, self.shape).to(self.device)
+        return Batch(x, self.labels[slots].to(self.device), logits=rows)
 
-    def put(self, slot: int, image: Tensor, label: int, priority: float = 1.0) -> int | None:
-        """Store one image and return its slot then, or None if there was no room.
+    def encoded_images(self) -> list[Tensor]:
+        """Return every image as its codec encoded it, without logits."""
+        return [self._parts(record)[0] for record in self.records]
+
+    def put(self, slot: int, batch: Batch, position: int, priority: float = 1.0) -> int | None:
+        """Store one image of a batch and return its slot then, or None if there was no room.
 
         Args:
             slot: a filled slot that is not claimed, whose image is replaced, or the next free one.
-            image: pixels (C,H,W).
-            label: index of its class.
+            batch: images (N,C,H,W), their labels, and logits if this memory is to keep them.
+            position: which image of the batch.
             priority: where bytes are the limit, unclaimed images of lower priority make room for it.
         """
-        return self.put_record(slot, self.codec.encode(image[None])[0], label, priority)
+        return self.put_record(slot, self.record_of(batch, position), int(batch.y[position]), priority)
+
+    def record_of(self, batch: Batch, position: int) -> Tensor:
+        """Return the record of one image of a batch."""
+        records = self.encode(batch.x[position : position + 1])
+        return self.completed(records, None if batch.logits is None else batch.logits[position : position + 1])[0]
+
+    def completed(self, records: list[Tensor], logits: Tensor | None = None) -> list[Tensor]:
+        """Return the records of encoded images as this memory holds them: with logits (N,classes), if it keeps them."""
+        if not self.keeps_logits:
+            return records
+        rows = [None] * len(records) if logits is None else logits
+        return [add_logits(record, row) for record, row in zip(records, rows, strict=True)]
+
+    def encode(self, images: Tensor) -> list[Tensor]:
+        """Return images as the codec encodes them. If its scale is too small for them, all records are made anew."""
+        if isinstance(self.codec, Latent8) and not self.codec.holds(images):
+            held = self.encoded_images()
+            anew = self.codec.grown([*held, *self.originals.values()], self.shape, images)
+            tails = [record[len(image) :] for record, image in zip(self.records, held, strict=True)]
+            self.records = [torch.cat(parts) for parts in zip(anew[: self.size], tails, strict=True)]
+            self.originals = dict(zip(self.originals, anew[self.size :], strict=True))
+            self.version += 1
+        return self.codec.encode(images)
 
     def put_record(self, slot: int, record: Tensor, label: int, priority: float = 1.0) -> int | None:
         """Store an image that is encoded already; otherwise like `put`."""
@@ -141,7 +182,9 @@ class Store(Part):
                 self._resize_columns(max(2 * slot, FIRST_SLOTS))
             self.records.append(record)
         else:
+            self.used -= len(self.records[slot])
             self.records[slot] = record
+        self.used += len(record)
         self.labels[slot], self.priority[slot], self.score[slot] = label, priority, 0.0
         self.summary[slot] = False
         self.ids[slot] = self.stored
@@ -154,11 +197,12 @@ class Store(Part):
 
         Where bytes are the limit, unclaimed images make room; a summary for which there is none is left as it was.
         """
-        records = self.codec.encode(images)
+        records = self.completed(self.encode(images))
         for identity, record in zip(self.ids[slots].tolist(), records, strict=True):
             slot = self.slot_of(identity)
             if self.limit.make_room(self, len(record) - len(self.records[slot]), math.inf, identity):
                 slot = self.slot_of(identity)
+                self.used += len(record) - len(self.records[slot])
                 self.records[slot] = record
                 self.summary[slot] = True
         self.version += 1
@@ -167,7 +211,7 @@ class Store(Part):
         """Give a filled slot to its class."""
         self.claimed[slot] = True
         if self.keep_originals:
-            self.originals[int(self.ids[slot])] = self.records[slot].clone()
+            self.originals[int(self.ids[slot])] = self._parts(self.records[slot])[0].clone()
 
     def release(self, slot: int) -> None:
         """Take a slot away from its class."""
@@ -178,6 +222,7 @@ class Store(Part):
         """Empty a slot; the last image moves into it."""
         last = self.size - 1
         self.release(slot)
+        self.used -= len(self.records[slot])
         self.records[slot] = self.records[last]
         self.records.pop()
         for name, empty in COLUMNS.items():
@@ -230,17 +275,28 @@ class Store(Part):
         held = self.labels[: self.size]
         if self.size and not 0 <= int(held.min()) <= int(held.max()) < ctx.classes:
             raise ValueError(f"the memory holds images of a class beyond the {ctx.classes} that were seen")
+        self.check_logits(ctx.classes_total)
+
+    def check_logits(self, classes: int) -> None:
+        """Raise a ValueError if an image has logits of more classes than there are."""
+        most = max((len(self._parts(record)[1]) for record in self.records), default=0)
+        if most > classes:
+            raise ValueError(f"the memory holds logits of {most} classes, and there are {classes}")
 
     def state(self) -> Tree:
-        return super().state() | {name: _pack(getattr(self, name)) for name in ("records", "originals")}
+        return super().state() | {name: pack(getattr(self, name)) for name in ("records", "originals")}
 
     def load_state(self, tree: Tree) -> None:
         if len(tree["records"]["sizes"]) > len(tree["labels"]):
             raise ValueError(f"{len(tree['records']['sizes'])} records do not fit {len(tree['labels'])} slots")
-        records, originals = (self._unpack(tree[name]) for name in ("records", "originals"))
+        if tree.get("keeps_logits", False) is not self.keeps_logits:
+            raise ValueError("it was not saved by a memory that keeps the same of each image")
+        records = unpack(tree["records"], lambda record: self._require_image(self._parts(record)[0]))
+        originals = unpack(tree["originals"], self._require_image)
         if isinstance(self.limit, ByteLimit):
             self._resize_columns(len(tree["labels"]))
         super().load_state(tree | {"records": records, "originals": originals})
+        self.used = sum(map(len, self.records))
         self.limit.check_held(self)
         self.version += 1
 
@@ -248,12 +304,16 @@ class Store(Part):
         """Remember columns and counts, and which records there are: a record is replaced, but never changed."""
         columns = {name: getattr(self, name).clone() for name in COLUMNS}
         records, originals = list(self.records), dict(self.originals)
-        seen, stored = self.seen, self.stored
+        seen, stored, used = self.seen, self.stored, self.used
+        undo_scale = self.codec.remember() if isinstance(self.codec, Latent8) else None
 
         def undo() -> None:
+            if undo_scale:
+                undo_scale()
             for name, column in columns.items():
                 setattr(self, name, column)
-            self.records, self.originals, self.seen, self.stored = records, originals, seen, stored
+            self.records, self.originals = records, originals
+            self.seen, self.stored, self.used = seen, stored, used
             self.version += 1
 
         return undo
@@ -261,20 +321,16 @@ class Store(Part):
     def require_finite(self) -> None:
         super().require_finite()
         if self.codec.record_bytes(self.shape) is not None:  # compressed pixels are bytes, so always finite
-            for record in (*self.records, *self.originals.values()):
+            for record in (*self.encoded_images(), *self.originals.values()):
                 require_finite(self.codec.decode([record], self.shape), "an image in the memory")
 
-    def _unpack(self, packed: Tree) -> list[Tensor] | dict[int, Tensor]:
-        """Return the records that `_pack` packed; the first that is no image raises a ValueError."""
-        values, at = [], 0
-        for size in packed["sizes"]:
-            record = packed["data"][at : at + size]
-            if record.dtype != torch.uint8 or len(record) != size:
-                raise ValueError(f"a record of {size} bytes is not there")
-            self.codec.decode([record], self.shape)
-            values.append(record.clone())
-            at += size
-        return values if packed["slots"] is None else dict(zip(packed["slots"], values, strict=True))
+    def _parts(self, record: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the encoded image of a record and its logits, none if this memory keeps none."""
+        return split_record(record) if self.keeps_logits else (record, torch.zeros(0))
+
+    def _require_image(self, record: Tensor) -> None:
+        """Raise a ValueError if a record is no image."""
+        self.codec.decode([record], self.shape)
 
     def _resize_columns(self, slots: int) -> None:
         """Make as many slots; where bytes are the limit, their number is not known in advance."""
@@ -291,38 +347,3 @@ class Store(Part):
                 "more of them",
                 *(len(record), self.codec.name, self.limit.bytes),
             )
-
-
-def make_limit(options: Mapping[str, Any], shape: tuple[int, int, int]) -> Limit:
-    """Return the limit of a memory. A limit in bytes becomes one in images if every image takes the same bytes.
-
-    Args:
-        options: memory_size, memory_bytes or total_bytes, and codec.
-        shape: channels, height and width of an image.
-    """
-    codec, memory_bytes = parse_codec(options["codec"]), options["memory_bytes"]
-    if options.get("total_bytes") is not None:
-        return ByteLimit(options["total_bytes"], SLOT_BYTES)
-    if memory_bytes is None:
-        return SlotLimit(options["memory_size"] or 0)
-    each = codec.record_bytes(shape)
-    return ByteLimit(memory_bytes) if each is None or each > memory_bytes else SlotLimit(memory_bytes // each)
-
-
-def make_store(options: Mapping[str, Any], shape: tuple[int, int, int]) -> Store:
-    """Return an empty store.
-
-    Args:
-        options: the options of `MemoryOptions`, by name.
-        shape: channels, height and width of an image.
-    """
-    keep_originals = options.get("keep_originals", False)
-    return Store(make_limit(options, shape), shape, parse_codec(options["codec"]), keep_originals)
-
-
-def _pack(records: list[Tensor] | dict[int, Tensor]) -> Tree:
-    """Many small records as one tensor, so that a checkpoint stays one read."""
-    slots = list(records) if isinstance(records, dict) else None
-    values = list(records.values()) if isinstance(records, dict) else records
-    data = torch.cat(values) if values else torch.zeros(0, dtype=torch.uint8)
-    return {"slots": slots, "sizes": [len(value) for value in values], "data": data}

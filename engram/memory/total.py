@@ -47,7 +47,7 @@ def divide_total(
     memory.trim()
     needs = needed_bytes(footprint(), limit.taken(memory), reserve, options["count_nets"])
     limit.bytes = total - sum(needs.values())
-    smallest = limit.charge(len(memory.codec.encode(torch.zeros(1, *memory.shape))[0]))
+    smallest = limit.charge(len(memory.completed(memory.codec.encode(torch.zeros(1, *memory.shape)))[0]))
     if limit.bytes < smallest:
         raise InputError(_explanation(total, {"the smallest memory": smallest} | needs))
     limit.shrink(memory)

@@ -1,7 +1,25 @@
 """Nets: the backbone, the summarizing net, and adapters for nets of your own."""
 
 from engram.nets.convnet import ConvNet
-from engram.nets.custom import custom_backbone, custom_theta, require_theta
+from engram.nets.custom import (
+    Flattened,
+    custom_backbone,
+    custom_theta,
+    output_shape,
+    require_size,
+    require_theta,
+    theta_above,
+)
 from engram.nets.resnet import ReducedResNet18
 
-__all__ = ["ConvNet", "ReducedResNet18", "custom_backbone", "custom_theta", "require_theta"]
+__all__ = [
+    "ConvNet",
+    "Flattened",
+    "ReducedResNet18",
+    "custom_backbone",
+    "custom_theta",
+    "output_shape",
+    "require_size",
+    "require_theta",
+    "theta_above",
+]

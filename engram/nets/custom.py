@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -44,7 +46,8 @@ class CustomTheta(SummarizingNet):
     Args:
         backbone: turns images into features.
         head: turns features into logits.
-        matched: names of the backbone's weight matrices and kernels whose gradients are matched.
+        matched: names of the backbone's weight matrices and kernels whose gradients are matched; those of the head's
+            weights are, if it names none.
     """
 
     def __init__(self, backbone: Flattened, head: GrowingLinear, matched: list[str]) -> None:
@@ -53,7 +56,7 @@ class CustomTheta(SummarizingNet):
 
     @property
     def matched_weights(self) -> list[Tensor]:
-        return [self.backbone.get_parameter(name) for name in self.matched]
+        return [self.backbone.get_parameter(name) for name in self.matched] or [self.head.weight]
 
     def features(self, x: Tensor) -> Tensor:
         features: Tensor = self.backbone(x)
@@ -97,7 +100,28 @@ def custom_backbone(module: nn.Module, image_shape: tuple[int, int, int], device
         image_shape: channels, height and width of an image.
         device: device to move it to.
     """
-    return Flattened(module.to(device).train(), _feature_width(module, image_shape, device))
+    return Flattened(module.to(device).train(), output_shape(module, image_shape, device).numel())
+
+
+def require_size(backbone: Flattened, image_shape: tuple[int, int, int], size: int, device: torch.device) -> None:
+    """Raise an `InputError` if a backbone does not give as many features for images of another size.
+
+    Args:
+        backbone: the backbone.
+        image_shape: channels, height and width of an image.
+        size: pixels per side of the views it is to be trained on.
+        device: device of the backbone.
+    """
+    fix = "let it pool over all pixels, or train on views of full size with augment={'side': 1}"
+    try:
+        width = output_shape(backbone.module, (image_shape[0], size, size), device).numel()
+    except InputError as error:
+        raise InputError(f"{error}; such views are what it is trained on: {fix}") from error
+    if width != backbone.feature_width:
+        raise InputError(
+            f"{type(backbone.module).__name__} gives {backbone.feature_width} features for images of "
+            f"{image_shape[1]} pixels and {width} for the views of {size} that it is trained on: {fix}"
+        )
 
 
 def custom_theta(
@@ -123,6 +147,24 @@ def custom_theta(
     return CustomTheta(backbone, head, matched)
 
 
+def theta_above(backbone: Flattened, latent_shape: tuple[int, int, int], generator: torch.Generator) -> CustomTheta:
+    """Return a summarizing net for latents: a copy of the part above the cut with a linear head that grows.
+
+    Batch norms of the copy use their running statistics, so that latents do not influence each other. If the part has
+    no weights, the gradients of the head are matched.
+
+    Args:
+        backbone: the part above the cut.
+        latent_shape: channels, height and width of the latents of an image.
+        generator: source of the head's initial weights.
+    """
+    copied = copy.deepcopy(backbone).eval()
+    blank = torch.zeros(1, *latent_shape)
+    device = next((parameter.device for parameter in copied.parameters()), blank.device)
+    head = materialize(lambda: GrowingLinear(backbone.feature_width, 0), generator, device)
+    return CustomTheta(copied, head, _used(copied, blank.to(device)) if _kernels(copied) else [])
+
+
 def _kernels(module: nn.Module) -> dict[str, Tensor]:
     """Return the trainable weights with two or more dimensions, by name, except those of norm layers."""
     scales = {id(scale) for layer in module.modules() if isinstance(layer, NORMS) for scale in layer.parameters()}
@@ -142,8 +184,8 @@ def _used(module: nn.Module, images: Tensor) -> list[str]:
     return [name for name, gradient in zip(kernels, gradients, strict=True) if gradient is not None]
 
 
-def _feature_width(module: nn.Module, image_shape: tuple[int, int, int], device: torch.device) -> int:
-    """Return the number of features per image, found by calling the module on two images of zeros."""
+def output_shape(module: nn.Module, image_shape: tuple[int, int, int], device: torch.device) -> torch.Size:
+    """Return the shape of a module's output for one image, found by calling it on two images of zeros."""
     module = module.to(device)
     training = module.training
     module.eval()
@@ -161,4 +203,4 @@ def _feature_width(module: nn.Module, image_shape: tuple[int, int, int], device:
         raise InputError(
             f"{type(module).__name__} gives {got} for two images: it must give one row of features per image"
         )
-    return output[0].numel()
+    return output[0].shape

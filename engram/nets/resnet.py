@@ -63,8 +63,27 @@ class BasicBlock(nn.Module):
         return F.relu(out, inplace=True)
 
 
+class GridPool(nn.Module):
+    """Means of 4×4 pixels of maps, as one vector per image. Maps of another size give as many means.
+
+    Args:
+        size: height and width of the maps.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size, self.window = size, min(4, size)
+        self.cells = size // self.window
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the means (N,D)."""
+        if x.shape[-1] != self.size:
+            return F.adaptive_avg_pool2d(x, self.cells).flatten(1)
+        return F.avg_pool2d(x, self.window).flatten(1)
+
+
 class ReducedResNet18(nn.Module):
-    """A backbone for images of at least 16 px.
+    """A backbone for images of at least 16 px. It can be trained on views of another size, too.
 
     With `width` 20, images of 32 px have 160 features, and images of 64 or 84 px have 640. The net computes in
     channels-last layout, which is fastest if its weights have that layout too.
@@ -86,12 +105,12 @@ class ReducedResNet18(nn.Module):
             blocks += [BasicBlock(inputs, outputs, stride), BasicBlock(outputs, outputs, 1)]
             inputs = outputs
         self.blocks = nn.Sequential(*blocks)
-        map_size = -(-size // 8)
-        self.pool = min(4, map_size)
-        self.feature_width = widths[-1] * (map_size // self.pool) ** 2
+        self.pool = GridPool(-(-size // 8))
+        self.feature_width = widths[-1] * self.pool.cells**2
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the features of the images (N,D)."""
         x = x.to(memory_format=torch.channels_last)
         x = self.blocks(F.relu(self.norm(self.stem(x)), inplace=True))
-        return F.avg_pool2d(x, self.pool).flatten(1)
+        features: Tensor = self.pool(x)
+        return features

@@ -22,7 +22,7 @@ from engram.base.part import Part
 from engram.base.validation import Label, check_labels, require_shape
 from engram.memory import Store, make_store
 from engram.memory.budget import FIRST_SLOTS
-from engram.memory.store import make_limit
+from engram.memory.making import make_limit
 from engram.persistence.checkpoint import CheckpointError, build_from_checkpoint, holds_checkpoint
 from engram.persistence.migration import migrate_settings
 from engram.persistence.state import Tree, unique_bytes
@@ -110,11 +110,13 @@ def _memory_from(tree: Tree, path: Path) -> tuple[Store, list[Label]]:
     try:
         saved = tree["learner"] if "learner" in tree else tree["memory"]
         config, state, labels = saved["config"], saved["state"], saved["state"]["labels"]
-        image_shape = _possible_shape(saved)
-        memory = make_store(config | {"keep_originals": False}, image_shape)
+        _possible_shape(saved)
+        keeps_logits = "keeps_logits" in state["_memory"]
+        memory = make_store(config | {"keep_originals": False}, _stored_shape(saved), keeps_logits)
         memory.load_state(state["_memory"])
         memory.require_finite()
         check_labels(labels, len(labels), [])
+        memory.check_logits(max(len(labels), config.get("classes_total") or 0))
         if memory.size and not 0 <= int(memory.labels[: memory.size].max()) < len(labels):
             raise ValueError("it holds images of classes that have no label")
     except NonFiniteStateError:
@@ -135,12 +137,21 @@ def _possible_shape(saved: Tree) -> tuple[int, int, int]:
     if saved["image_shape"] is None:
         raise ValueError("it has not seen anything yet")
     image_shape, config = require_shape(tuple(saved["image_shape"])), saved["config"]
-    asked = 8 * max(math.prod(image_shape), config.get("classes_total") or 0)
-    limit = make_limit(config, image_shape)
-    slots = max(FIRST_SLOTS, len(saved["state"]["_memory"]["labels"]))
+    asked = 8 * max(math.prod(image_shape), math.prod(_stored_shape(saved)), config.get("classes_total") or 0)
+    memory = saved["state"]["_memory"]
+    limit = make_limit(config, _stored_shape(saved), "keeps_logits" in memory)
+    slots = max(FIRST_SLOTS, len(memory["labels"]))
     if asked > unique_bytes(saved["state"]) + RESTORING_SLACK or limit.first_slots > slots:
         raise ValueError("its settings ask for far more than was saved")
     return image_shape
+
+
+def _stored_shape(saved: Tree) -> tuple[int, int, int]:
+    """Return the shape of what the memory keeps: that of the images, or that of their latents."""
+    channels, height, width = saved.get("stored_shape") or saved["image_shape"]
+    if not all(isinstance(side, int) and side > 0 for side in (channels, height, width)):
+        raise ValueError("what it stores has no shape")
+    return channels, height, width
 
 
 class UnfitNetError(InputError):

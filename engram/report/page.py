@@ -15,9 +15,10 @@ from engram.experiment.pictures import LARGEST_SHEET, snapshots
 from engram.experiment.result import RunResult, read_json
 from engram.options import describe_limit
 from engram.persistence.files import read_plain
+from engram.report.charts import Series, line_chart, scatter_chart
 from engram.report.html import Html, html
+from engram.report.html_charts import heat_map, scrolling, stacked_bars
 from engram.report.provenance import how_made
-from engram.report.svg import Series, heat_map, line_chart, scatter_chart, scrolling, stacked_bars
 from engram.report.tables import Row, Run, compare, describe_protocol, few_seeds, read_runs, runs_below
 
 MOST_SHEETS = 60

@@ -90,6 +90,7 @@ class MutualInformationMaximization(LabelScheme):
     """
 
     provides = frozenset({"logits", "replay"})
+    images_only = True
 
     def __init__(
         self,

@@ -132,7 +132,10 @@ def memory(
     count: Annotated[int, Query(ge=0, le=MOST_PICTURES, description="Number of images to return.")] = 100,
     pictures: Annotated[bool, Query(description="Return each image as a base64 PNG file.")] = True,
 ) -> Response:
-    """Return what the memory holds: label, bytes and picture of each image, and whether it is a summary."""
+    """Return what the memory holds: label, bytes and picture of each image, and whether it is a summary.
+
+    A memory of latents has no pictures.
+    """
     published = service.publication.current
     learner = published.learner
     if learner.image_shape is None:
@@ -148,7 +151,7 @@ def memory(
             "claimed": bool(store.claimed[slot]),
             "summary": bool(store.summary[slot]),
         }
-        | ({"png": _png(pixels)} if pictures else {})
+        | ({"png": _png(pixels)} if pictures and not store.latents else {})
         for slot, label, pixels in zip(slots.tolist(), read.y.tolist(), read.x.cpu(), strict=True)
     ]
     return AsciiResponse({"position": published.position, "size": store.size, "images": images})

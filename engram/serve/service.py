@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from engram.base.errors import InputError
 from engram.base.validation import Label
@@ -51,12 +52,14 @@ class ServiceSettings:
         side: pixels per side that pictures are scaled to before the learner has seen any image.
         threads: threads that the learner computes with; those of the last time, or of the learner, if None.
         checkpoint_every: seconds between two checkpoints.
+        net: a module of the same shape as the learner's net, if that is one of its owner's own.
     """
 
     limits: ServeLimits
     side: int = 32
     threads: int | None = None
     checkpoint_every: float = 60.0
+    net: nn.Module | None = None
 
 
 class Service:
@@ -81,7 +84,7 @@ class Service:
             raise
 
     def _open(self) -> None:
-        learner, extra = Learner.load_with_extra(self.folder)
+        learner, extra = Learner.load_with_extra(self.folder, net=self.settings.net)
         served = _served(extra)
         self.before: Tree = extra["before"] if served else extra
         """What the owner of the learner had saved with it."""

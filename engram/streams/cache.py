@@ -21,6 +21,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from engram.base.escaping import for_terminal
+from engram.persistence.building import lock_folder
 from engram.persistence.files import write_json
 from engram.streams.cache_entry import (
     BUILDING,
@@ -29,7 +31,6 @@ from engram.streams.cache_entry import (
     cache_folder,
     checksum,
     forget_outdated,
-    lock_folder,
     move_into_place,
     open_entry,
 )
@@ -121,7 +122,7 @@ def cached_pixels(
             raise DataError(f"{entry} was changed while it was made: run the same command again")
     pixels, kept, damaged = found
     for message in damaged:
-        _log.warning("left out: %s", message)
+        _log.warning("left out: %s", for_terminal(message))
     return pixels, kept
 
 
@@ -179,7 +180,7 @@ class _Builder:
         position = {index: place for place, index in enumerate(self.kept)}
         kept = self.order(self.kept)
         for message in self.damaged:
-            _log.warning("left out: %s", message)
+            _log.warning("left out: %s", for_terminal(message))
         return np.concatenate(images)[[position[index] for index in kept]], kept
 
     def write(self, folder: Path, entry: Path) -> None:

@@ -11,26 +11,21 @@ import json
 import logging
 import os
 import shutil
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from platformdirs import user_cache_path
 
-from engram.persistence.lock import lock_file
+from engram.persistence.building import is_abandoned, remove_lock
 from engram.streams.dataset import Array, DataError, Dataset
 
 PIXELS, FACTS = "pixels.raw", "facts.json"
 """Files of a cache entry: the pixels of all images, and a description of them."""
-LOCK = "lock"
-"""File that the builder of an entry holds locked. If it is not locked, the builder is dead."""
 BUILDING = ".building-"
 """Prefix of the folders in which entries are built."""
-DEAD_AFTER = 24 * 3600
-"""Seconds without a change after which a folder of an unfinished entry that has no lock is removed."""
 BLOCK = 1 << 24
 """Number of bytes that are read at a time for a checksum."""
 
@@ -91,7 +86,7 @@ def clear_cache() -> int:
     """Remove the decoded images of all data sets, except entries that are being made, and return their bytes."""
     freed = 0
     for entry in cache_entries():
-        if not entry.path.name.startswith(BUILDING) or abandoned(entry.path, 0):
+        if not entry.path.name.startswith(BUILDING) or is_abandoned(entry.path, 0):
             remove_entry(entry.path)
             freed += entry.bytes
     return freed
@@ -110,36 +105,9 @@ def open_entry(entry: Path, size: int, count: int) -> tuple[Array, list[int], li
     return None
 
 
-def lock_folder(building: Path) -> IO[bytes]:
-    """Lock a folder in which an entry is built until the returned file is closed, if the file system can.
-
-    If it cannot, the file is closed at once: some systems refuse to remove or move what is open.
-    """
-    file = (building / f"{LOCK}.new").open("wb")
-    try:
-        lock_file(file.fileno(), longest_wait=None)
-        (building / f"{LOCK}.new").rename(building / LOCK)
-    except OSError:
-        file.close()
-    return file
-
-
-def abandoned(building: Path, after: float) -> bool:
-    """Return whether the process that built an entry here is dead; without a lock, after so many seconds."""
-    try:
-        with (building / LOCK).open("rb") as file:
-            lock_file(file.fileno(), longest_wait=0.0)
-            return True
-    except BlockingIOError:
-        return False
-    except OSError:
-        return time.time() - building.stat().st_mtime > after
-
-
 def move_into_place(building: Path, entry: Path, size: int, count: int) -> None:
     """Rename a finished entry. If another process was faster, its entry is kept; a damaged one is removed."""
-    for name in (LOCK, f"{LOCK}.new"):
-        (building / name).unlink(missing_ok=True)
+    remove_lock(building)
     for _ in range(2):
         try:
             building.rename(entry)
@@ -163,7 +131,7 @@ def forget_outdated(folder: Path, source: dict[str, Any], entry: Path) -> None:
     for other in list(folder.iterdir()):
         with suppress(OSError, ValueError, AttributeError):
             if other.name.startswith(BUILDING):
-                outdated = abandoned(other, DEAD_AFTER)
+                outdated = is_abandoned(other)
             else:
                 outdated = other != entry and json.loads((other / FACTS).read_text()).items() >= source.items()
             if outdated:

@@ -28,7 +28,7 @@ MOST_BYTES = 32 << 30
 """Largest number of bytes of all files together."""
 LARGEST_FILE = 256 << 20
 """Largest number of bytes of one file that is read whole."""
-LARGEST_TEXT = 16 << 20
+LARGEST_TEXT = 8 << 20
 """Largest number of bytes of a text file."""
 UNSUSPICIOUS = 256 << 20
 """Archives may unpack to this number of bytes, however small they are."""
@@ -36,6 +36,10 @@ MOST_UNPACKED = 50
 """Larger archives may unpack to at most this many times their own size."""
 BLOCK = 1 << 20
 """Number of bytes that are read at a time. Headers inside archives cannot be larger."""
+LEAST_PACKED = 100
+"""An archive with many files has at least this number of bytes for each; an image takes more."""
+MANY_FILES = 10_000
+"""Archives with fewer files are read however small they are."""
 DEEPEST = 64
 """Largest number of folders above a file."""
 SYSTEM_NAMES = {"__MACOSX", "Thumbs.db", "desktop.ini", "@eaDir", "lost+found", "$RECYCLE.BIN", "__pycache__"}
@@ -163,6 +167,7 @@ class _Zip(FileTree):
         with self._explained():
             self.archive = zipfile.ZipFile(place)
         members = {member.filename: member for member in self.archive.infolist() if not member.is_dir()}
+        _require_contents(place, len(members))
         for name, member in members.items():
             _require_inside(name, place)
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -184,14 +189,15 @@ class _Tar(FileTree):
     def __init__(self, place: Path) -> None:
         self.place = place
         sizes: dict[str, int] = {}
+        count = 0
         with self._explained(), self._archive() as archive:
             for member in archive:
                 if member.isfile():
                     _require_inside(member.name, place)
                     sizes[member.name] = member.size
                 archive.members.clear()  # type: ignore[attr-defined]  # tarfile would keep them all
-                if len(sizes) > MOST_FILES:
-                    raise DataError(f"{place} has more than {MOST_FILES:,} files: this is not a data set")
+                count += 1
+                _require_contents(place, count)
         super().__init__(place, sizes)
         self.changed = place.stat().st_mtime_ns
 
@@ -199,7 +205,7 @@ class _Tar(FileTree):
     def _archive(self) -> Iterator[tarfile.TarFile]:
         """Open the archive, plain or with gzip, so that it cannot unpack to too much."""
         with self.place.open("rb") as packed, gzip.open(packed) as unpacked:
-            bounded: Any = _Bounded(packed if self.place.suffix == ".tar" else unpacked, self.place)
+            bounded: Any = _Bounded(packed if self.place.suffix.lower() == ".tar" else unpacked, self.place)
             with tarfile.open(fileobj=bounded, mode="r:") as archive:
                 yield archive
 
@@ -238,7 +244,7 @@ def open_files(place: Path) -> FileTree:
     """Return the files of a folder, or of a zip or tar archive."""
     if place.is_dir():
         return _Folder(place)
-    return _Zip(place) if place.suffix == ".zip" else _Tar(place)
+    return _Zip(place) if place.suffix.lower() == ".zip" else _Tar(place)
 
 
 def _up_to(file: IO[bytes], count: int) -> bytes:
@@ -283,6 +289,13 @@ def _require_inside(name: str, place: Path) -> None:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name:
         raise DataError(f"{place} has a file named {name!r}, which points outside the archive: do not trust it")
+
+
+def _require_contents(place: Path, files: int) -> None:
+    """Refuse an archive of very many files with next to nothing in them: listing them would take long."""
+    packed = place.stat().st_size
+    if files > max(MANY_FILES, min(MOST_FILES, packed // LEAST_PACKED)):
+        raise DataError(f"{place} has at least {files:,} files in {packed:,} bytes: this is not a data set")
 
 
 def _require_unsuspicious(place: Path, unpacked: int) -> None:

@@ -21,20 +21,23 @@ def plain_name(name: str) -> str:
 def find_dataset(root: Path, names: Sequence[str], holds: Callable[[Path], bool], longer: bool = True) -> Path | None:
     """Return the path of a data set: `root` itself, or a folder or an archive in it; None if there is none.
 
+    `root` may be an archive too.
+
     Args:
         root: folder to look in.
         names: names of the data set, the preferred one first; spelling and punctuation do not matter.
         holds: returns whether a folder is the data set itself.
         longer: whether the name of an archive may go on behind the name, as in mini-imagenet-subset.zip.
     """
-    if not root.is_dir():
-        return None
-    return root if holds(root) else next(_candidates(root, [plain_name(name) for name in names], longer), None)
+    if root.is_dir() and holds(root):
+        return root
+    inside = sorted(root.iterdir()) if root.is_dir() else [root]
+    return next(_candidates(inside, [plain_name(name) for name in names], longer), None)
 
 
-def _candidates(root: Path, names: Sequence[str], longer: bool) -> Iterator[Path]:
-    folders = sorted(path for path in root.iterdir() if path.is_dir())
-    archives = sorted((path, stem) for path in root.iterdir() if path.is_file() and (stem := _stem(path.name)))
+def _candidates(paths: Sequence[Path], names: Sequence[str], longer: bool) -> Iterator[Path]:
+    folders = [path for path in paths if path.is_dir()]
+    archives = [(path, stem) for path in paths if path.is_file() and (stem := _stem(path.name))]
     for name in names:
         yield from (path for path in folders if plain_name(path.name) == name)
     for name in names:

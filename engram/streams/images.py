@@ -36,7 +36,7 @@ LARGEST_FILE = 64 << 20
 """Largest number of bytes of an image file."""
 MOST_PIXELS = 50_000_000
 """Images with more pixels are refused, because they would fill the memory. All that are decoded at a time have no more
-than this together."""
+than this together. A pixel that may be transparent counts twice, because it is laid over white."""
 BLOCK = 64 << 20
 """Bytes that Pillow reserves at a time. Blocks of its default size stay reserved after use, in every thread."""
 HEAD = 16
@@ -73,7 +73,7 @@ def decode(content: bytes, size: int, name: str, fit: Fit = "crop") -> Array:
     formats = [kind for kind in _formats() if kind != "TGA" or name.lower().endswith(FORMATS[kind])]
     try:
         with Image.open(io.BytesIO(content), formats=formats) as image:
-            count = image.width * image.height
+            count = image.width * image.height * (2 if image.has_transparency_data else 1)
             if count > MOST_PIXELS:
                 raise DataError(f"{name} has {image.width}×{image.height} pixels, too many to decode: scale it down")
             with _allowance.of(count):

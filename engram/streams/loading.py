@@ -171,8 +171,8 @@ def load_dataset(
     """Load a data set.
 
     Args:
-        name: name of a known data set, or path of a folder with one folder of images per class; or images and labels
-            in another form, as `to_dataset` takes them.
+        name: name of a known data set, or path of a folder with one folder of images per class, or of a known data
+            set; or images and labels in another form, as `to_dataset` takes them.
         size: pixels per side of the loaded images; if not given, the data set's own, or 32 for a folder.
         skip_damaged: leave out image files that cannot be read, instead of stopping.
         root: folder in which known data sets are looked for; `data_folder()` if not given.
@@ -184,10 +184,12 @@ def load_dataset(
     if not isinstance(name, str | Path):
         return to_dataset(name, size=size)
     name = str(name)
-    if name not in DATASETS and (folder := Path(name).expanduser()).is_dir():
-        if (itself := dataset_in(folder)) is None:
-            return load_folder(folder, size or FOLDER_SIZE, skip_damaged, fit)
-        return itself.load(folder, size or itself.size, skip_damaged)
+    if name not in DATASETS:
+        path = Path(name).expanduser()
+        if itself := dataset_in(path):
+            return itself[0].load(itself[1], size or itself[0].size, skip_damaged)
+        if path.is_dir():
+            return load_folder(path, size or FOLDER_SIZE, skip_damaged, fit)
     known, root = known_dataset(name), root or data_folder()
     place = known.find(root)
     if place is None:
@@ -195,10 +197,15 @@ def load_dataset(
     return known.load(place, size or known.size, skip_damaged)
 
 
-def dataset_in(folder: Path) -> KnownDataset | None:
-    """Return the known data set that a folder is, such as an unpacked Tiny-ImageNet; None if it is the user's own."""
-    path = folder.resolve()
-    return next((known for known in DATASETS.values() if known.find(path) == path), None)
+def dataset_in(path: Path) -> tuple[KnownDataset, Path] | None:
+    """Return the known data set that a folder or archive is, and its path; None if it is the user's own.
+
+    The folder may be the only one in another, as archives are often unpacked.
+    """
+    here = path.resolve()
+    inside = [each for each in here.iterdir() if not each.name.startswith(".")] if here.is_dir() else []
+    places = [here, *(each for each in inside if len(inside) == 1 and each.is_dir())]
+    return next(((known, at) for at in places for known in DATASETS.values() if known.find(at) == at), None)
 
 
 def how_to_obtain(name: str, root: Path) -> str:

@@ -59,6 +59,10 @@ def load_mini_imagenet(place: Path, size: int = 84, skip_damaged: bool = False) 
         _warn_of_missing(place, [f"{each}.csv" for each in SPLITS if tree.find(f"{each}.csv") is None])
         files, left_out = _listed(tree, lists)
         return load_classes(NAMES[0], tree, files, None, size, skip_damaged, left_out)
+    if packed := [name for name in tree.names() if PICKLE.fullmatch(name.rpartition("/")[2])]:
+        raise DataError(
+            f"{place} holds {listed(packed)}, but pickles are not read from there: move them to {place.parent}"
+        )
     train, test, left_out = train_and_test(tree, recognize(tree), join=True)
     return load_classes(NAMES[0], tree, train, test, size, skip_damaged, left_out)
 
@@ -112,16 +116,20 @@ def _listed(tree: FileTree, lists: list[str]) -> tuple[Classes, tuple[str, ...]]
                     if not found
                     else f"{tree.place}: {name} lists {row['filename']}, which may be {listed(found)}: keep one of them"
                 )
+            if found[0] not in unlisted:
+                raise DataError(
+                    f"{tree.place}: {name} lists {row['filename']} a second time: keep one row for each image"
+                )
             files.setdefault(row["label"], []).append(found[0])
-            unlisted.discard(found[0])
+            unlisted.remove(found[0])
     left_out = (f"{len(unlisted):,} images that no csv file lists: {listed(sorted(unlisted))}",) if unlisted else ()
     return {label: sorted(names) for label, names in files.items()}, left_out
 
 
-def _rows(tree: FileTree, name: str) -> list[dict[str, str]]:
-    """Return the rows of a csv file."""
+def _rows(tree: FileTree, name: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of a csv file."""
     try:
-        return list(csv.DictReader(tree.read_lines(name)))
+        yield from csv.DictReader(tree.read_lines(name))
     except csv.Error as error:
         raise DataError(f"{tree.place}: {name} is not a csv file ({error}): obtain it again") from error
 

@@ -14,7 +14,7 @@ from engram.streams.dataset import DataError, Dataset
 from engram.streams.decoded import ImageFile, from_files
 from engram.streams.files import FileTree, open_files
 from engram.streams.finding import find_dataset, plain_name
-from engram.streams.layout import Classes, image_names, listed, recognize
+from engram.streams.layout import NAMELESS, Classes, image_names, listed, recognize
 
 NAMES = ("tiny-imagenet-200", "tiny-imagenet")
 ANNOTATIONS = "val_annotations.txt"
@@ -47,7 +47,13 @@ def load_tiny_imagenet(place: Path, size: int = 64, skip_damaged: bool = False) 
     classes = sorted(train)
     _require_agreement(tree, classes)
     tested = layout.splits.get("val") or _annotated(tree)
-    if unknown := sorted(tested.keys() - train.keys()):
+    unknown = sorted(tested.keys() - train.keys())
+    if unsorted := [name for each in unknown if plain_name(each) in NAMELESS for name in tested[each]]:
+        raise DataError(
+            f"{place}: val/ has class folders and {len(unsorted):,} images beside them ({listed(unsorted)}): move each "
+            "into the folder of its class, or remove them if they are copies"
+        )
+    if unknown:
         raise DataError(f"{place}: val/ has images of {listed(unknown)}, but train/ has none: obtain it again")
     files = [
         ImageFile(name, label, test)

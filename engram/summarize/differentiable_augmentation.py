@@ -20,12 +20,14 @@ class AugmentationRanges:
         saturation: largest factor on the deviation from the pixel's mean over channels; the smallest is 0.
         contrast: the deviation from the image's mean is multiplied by a factor between one minus and one plus this.
         shift: largest shift as a share of the image's side; zeros move in.
+        enabled: whether images are changed at all.
     """
 
     brightness: NonNegative = 0.5
     saturation: NonNegative = 2.0
     contrast: NonNegative = 0.5
     shift: Share = 0.125
+    enabled: bool = True
 
 
 @dataclass(frozen=True)

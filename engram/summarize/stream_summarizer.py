@@ -319,9 +319,10 @@ class StreamSummarizer(Summarizer):
         return self.queue.read(label, choose(self.real_images, self.queue.count(label), ctx.rng["summarize"]))
 
     def _augmented(self, images: Tensor, ctx: MemoryContext) -> Tensor:
-        return augment_differentiably(
-            images, draw_augmentation(len(images), images.shape[-1], ctx.rng["summarize"], self.augment)
-        )
+        if not self.augment.enabled:
+            return images
+        draw = draw_augmentation(len(images), images.shape[-1], ctx.rng["summarize"], self.augment)
+        return augment_differentiably(images, draw)
 
     def _anchors(self, past: PastSummaries, ctx: MemoryContext) -> Tensor | None:
         if not past.ids or not self.gamma or not self.anchors:

@@ -2,13 +2,14 @@
 
 import colorsys
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch.nn import functional as F
 
 from engram import Learner
-from engram.augmentations import ViewAugmentation, augment_view
+from engram.augmentations import UNCHANGED, RandomView, ViewAugmentation, augment_view
 from engram.augmentations.view import crop_and_resize, draw_crops, multiplicative_jitter
 
 NOTHING = ViewAugmentation(crop_scale=(1.0, 1.0), crop_ratio=(1.0, 1.0), flip=0, jitter=0, gray=0)
@@ -39,14 +40,14 @@ def test_aligned_crop_equals_slicing_and_resizing() -> None:
         torch.testing.assert_close(view, expected.flip(-1) if flip else expected, atol=1e-5, rtol=1e-4)
 
 
-def published_crop(image: torch.Tensor, left: int, top: int, width: int, height: int) -> torch.Tensor:
-    """Pixel by pixel: output d reads the input at left·W/(W−1) + (d+½)(width−1)/(W−1) − ½, zeros beyond the edge."""
+def published_crop(image: torch.Tensor, size: int, left: int, top: int, width: int, height: int) -> torch.Tensor:
+    """Pixel by pixel: output d reads the input at left·W/(W−1) + (d+½)·W/size·(width−1)/(W−1) − ½, zeros beyond."""
     side = image.shape[-1]
-    out = torch.zeros_like(image)
-    for row in range(side):
-        y = top * side / (side - 1) + (row + 0.5) * (height - 1) / (side - 1) - 0.5
-        for column in range(side):
-            x = left * side / (side - 1) + (column + 0.5) * (width - 1) / (side - 1) - 0.5
+    out = torch.zeros(len(image), size, size)
+    for row in range(size):
+        y = top * side / (side - 1) + (row + 0.5) * side / size * (height - 1) / (side - 1) - 0.5
+        for column in range(size):
+            x = left * side / (side - 1) + (column + 0.5) * side / size * (width - 1) / (side - 1) - 0.5
             for j in (math.floor(y), math.floor(y) + 1):
                 for i in (math.floor(x), math.floor(x) + 1):
                     if 0 <= j < side and 0 <= i < side:
@@ -54,14 +55,22 @@ def published_crop(image: torch.Tensor, left: int, top: int, width: int, height:
     return out
 
 
-def test_published_crop_equals_a_slow_version() -> None:
+@pytest.mark.parametrize("size", [16, 12])
+def test_published_crop_equals_a_slow_version(size: int) -> None:
     x = images(3, size=16)
     boxes = torch.tensor([[4.0, 2, 11, 9], [0, 5, 15, 11], [7, 0, 9, 14]])
     flips = torch.tensor([False, True, False])
-    views = crop_and_resize(x, boxes, flips)
+    views = crop_and_resize(x, boxes, flips, size=size)
     for view, image, box, flip in zip(views, x, boxes.int().tolist(), flips, strict=True):
-        expected = published_crop(image, *box)
+        expected = published_crop(image, size, *box)
         torch.testing.assert_close(view, expected.flip(-1) if flip else expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("share", "size"), [(1.0, 32), (0.75, 24), (0.1, 8)])
+def test_views_have_the_share_of_pixels_asked_for(share: float, size: int) -> None:
+    augmentation = RandomView(side=share)
+    assert augmentation.augment(images(), generator()).shape == (6, 3, size, size)
+    assert augmentation.output_size(32) == size
 
 
 def test_published_crops_have_truncated_sides_smaller_than_the_image() -> None:
@@ -216,3 +225,18 @@ def test_jitter_takes_its_four_operations_in_an_order_drawn_anew(monkeypatch: py
         augment_view(images(), ViewAugmentation(), generator(seed))
     pairs = set(zip(order[::2], order[1::2], strict=True))
     assert pairs == {("adjust_saturation", "adjust_hue"), ("adjust_hue", "adjust_saturation")}
+
+
+def test_a_view_that_changes_nothing_is_the_image_and_draws_nothing() -> None:
+    given, drawn = images(3, channels=5, size=1), generator()
+    before = drawn.get_state()
+    assert augment_view(given, UNCHANGED, drawn) is given
+    assert torch.equal(drawn.get_state(), before)
+
+
+def test_without_a_crop_images_are_only_mirrored() -> None:
+    given = images(64, channels=8, size=4)
+    views = augment_view(given, replace(UNCHANGED, flip=0.5), generator())
+    kept, mirrored = ((views == each).flatten(1).all(1) for each in (given, given.flip(3)))
+    assert bool((kept ^ mirrored).all())
+    assert 16 < int(mirrored.sum()) < 48

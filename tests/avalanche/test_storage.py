@@ -1,5 +1,6 @@
 """The memory as a storage policy of the real Avalanche."""
 
+import doctest
 from typing import Any
 
 import pytest
@@ -70,3 +71,9 @@ def test_the_limit_is_that_of_the_memory(avalanche: Any) -> None:
     buffer.resize(None, 8)
     with pytest.raises(InputError, match="cannot change its size to 9"):
         buffer.resize(None, 9)
+
+
+def test_the_examples_of_the_reference_run(avalanche: Any) -> None:
+    from engram.avalanche import storage
+
+    assert doctest.testmod(storage) == (0, 6)

@@ -8,7 +8,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from itertools import product
 from pathlib import Path
 
@@ -152,12 +151,13 @@ def test_a_plan_of_the_paper_is_quick_small_and_not_silent(tmp_path: Path) -> No
     code = (
         "import resource; from engram.cli import main; "
         f"main(['paper', 'main', '--scale', 'full', '--dry-run', '--out', {str(tmp_path)!r}]); "
-        "print('kilobytes', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        "used = resource.getrusage(resource.RUSAGE_SELF); "
+        "print('seconds', used.ru_utime + used.ru_stime, 'kilobytes', used.ru_maxrss)"
     )
-    start = time.monotonic()
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ)
     assert ran.returncode == 0, ran.stderr
-    assert time.monotonic() - start < 60  # 10 seconds on an idle core
-    assert int(ran.stdout.split()[-1]) < 1_000_000 * 1000 / 1024
+    *_, seconds, _, kilobytes = ran.stdout.split()
+    assert float(seconds) < 30, "of computing, which a busy machine does not change"
+    assert int(kilobytes) < 1_000_000 * 1000 / 1024
     assert "timing a step of ocm" in ran.stdout
     assert len(re.findall(r"^timing ", ran.stdout, flags=re.MULTILINE)) < 30

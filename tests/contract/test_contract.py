@@ -11,10 +11,11 @@ from engram.retrieval import MaximalGradientInterference, MaximallyInterfered
 from engram.testing import CHECKS, feed, small_options, toy_stream
 
 CHECKED = [
-    *("er-ema", "er-ace", "pcr"),
+    *("er-ema", "er-ace", "pcr", "mkd", "der++", "gdumb"),
     *("fine-tune", "iid-offline", "ewc++", "lwf", "a-gem", "er", "mir", "gss", "aser", "dvc", "scr", "ocm", "rar"),
     *("rar-s", "rar-ncm", "er+ssd", "dvc+ssd", "scr+ssd", "rar+ssd", "rar-s+ssd", "ocm+ssd", "mir+ssd"),
-    *("scr+gss", "scr+aser", "scr+dynamic", "er+dynamic"),
+    *("scr+gss", "scr+aser", "scr+dynamic", "er+dynamic", "der+++ssd", "der+++aser"),
+    *("gdumb+ssd", "gdumb+dynamic"),
 ]
 
 

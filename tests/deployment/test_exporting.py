@@ -28,7 +28,10 @@ LEARNERS: dict[str, Any] = {
     "averaged": lambda: small_learner("er", average=0.9),
     "own net, softmax": lambda: small_learner("er", net=own_net()),
     "own net, class means": lambda: small_learner("scr", net=own_net()),
+    "mirrored, softmax": lambda: small_learner("er", classifier={"mirror": True}),
+    "mirrored, class means": lambda: small_learner("scr", classifier={"mirror": True}),
     "head for more classes": lambda: small_learner("er", classes_total=7),
+    "proxies": lambda: small_learner("pcr"),
 }
 
 
@@ -56,14 +59,14 @@ def test_onnx_gives_the_same_answers(taught: Learner, tmp_path: Path) -> None:
         assert [known.get(index) for index in scores.argmax(1).tolist()] == taught.predict(X[:count]).tolist()
 
 
-def test_an_exported_program_gives_the_same_answers(tmp_path: Path) -> None:
-    learner = feed(small_learner("scr"), toy_stream(2, 3))
-    learner.export(tmp_path / "model.pt2")
+def test_an_exported_program_gives_the_same_answers(taught: Learner, tmp_path: Path) -> None:
+    taught.export(tmp_path / "model.pt2")
     facts = {"engram": ""}
     program = torch.export.load(tmp_path / "model.pt2", extra_files=facts).module()
-    assert json.loads(facts["engram"])["labels"] == learner.labels
+    assert json.loads(facts["engram"])["labels"] == taught.labels
     scores, shares = program(torch.from_numpy(X).float() / 255)
-    assert torch.allclose(scores, learner.scores(X), atol=1e-4)
+    assert torch.allclose(scores, torch.as_tensor(taught.scores(X)), atol=1e-4)
+    assert np.abs(shares.numpy() - taught.predict_proba(X)).max() < 1e-4
     assert shares.sum(1) == pytest.approx(1)
 
 

@@ -1,5 +1,6 @@
 """What Weights & Biases and MLflow are told, without a network."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,14 @@ OPTIONS = ["--tasks", "2", "--images-per-class", "20", "--memory-size", "4", "--
 def logged_run(log: str, out: Path, *more: str) -> RunResult:
     assert main(["run", "er", "digits", *OPTIONS, "--log", log, "--out", str(out), *more]) == 0
     return read_result(out / "result.json")
+
+
+def written_by_the_service(file: Path, last: bytes) -> bytes:
+    """Return the content of a file once it holds `last`. The service of W&B writes it, and may end after the run."""
+    end = time.monotonic() + 60
+    while last not in file.read_bytes() and time.monotonic() < end:
+        time.sleep(0.1)
+    return file.read_bytes()
 
 
 def test_mlflow_holds_figures_settings_and_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +47,7 @@ def test_weights_and_biases_writes_a_run_offline(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("WANDB_SILENT", "true")
     result = logged_run("wandb", tmp_path / "run")
     (file,) = (tmp_path / "run" / "wandb").glob("offline-run-*/run-*.wandb")
-    content = file.read_bytes()
+    content = written_by_the_service(file, b"average_end_accuracy")
     assert b"accuracy/average" in content
     assert f"{result.evaluation.average_end_accuracy}".encode()[:8] in content
     assert b"memory" in content

@@ -1,16 +1,20 @@
 """What files say is shown as text: nothing in them reaches a terminal, a page or a spreadsheet as an order."""
 
 import csv
+import http.server
 import io
 import json
 import random
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from PIL import Image
 from rich.table import Table
 
@@ -18,10 +22,13 @@ from engram import InputError, Learner
 from engram.cli import main
 from engram.cli.console import plain_console
 from engram.experiment.config import RunConfig
+from engram.experiment.run import run
 from engram.persistence.checkpoint import read_checkpoint, write_checkpoint
 from engram.report.page import page
+from engram.streams import DATASETS
 from tests.faults.soak import amount
 from tests.helpers import feed, made_result, small_learner, start_engram, toy_images, toy_stream
+from tests.streams.imagefiles import pack, tiny_files
 
 EVIL = "\x1b]0;owned\x07\x9b31m\u202e'\"></script><script>alert(1)</script><img src=x onerror=alert(1)>"
 ODD_VALUES = [EVIL, [EVIL], {EVIL: EVIL}, None, -1, 10**30, 1e308, float("nan"), float("inf"), True, [], {}, [[]], "1"]
@@ -162,6 +169,88 @@ def test_what_a_checkpoint_says_is_logged_as_text(tmp_path: Path, caplog: pytest
     Learner.load(tmp_path)
     assert "\\x1b" in caplog.text
     assert not set(caplog.text) & set("\x1b\x07\x9b\u202e")
+
+
+def test_what_a_run_wrote_beside_its_result_is_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each of its other files in turn, and each field of them: a report or a refusal."""
+    run(RunConfig("er", tasks=1, images_per_class=10, memory_size=4, settings={"net": {"width": 8}}), tmp_path)
+    capsys.readouterr()
+    accepted = 0
+    for name in ("env.json", "classes.json", "events.jsonl", "config.yaml"):
+        file = tmp_path / name
+        before = file.read_text()
+        lines = name == "events.jsonl"
+        whole = [json.loads(line) for line in before.splitlines()] if lines else yaml.safe_load(before)
+        for path in places(whole):
+            content = with_value(whole, path, EVIL)
+            file.write_text("\n".join(map(json.dumps, content if lines and path else [content])))
+            with suppress(InputError):
+                assert harmless(page(tmp_path)), (name, path)
+                accepted += 1
+            if name == "classes.json":
+                main(["memory", "show", str(tmp_path)])
+                assert not set(shown(capsys)) & set("\x1b\x07\x9b\u202e"), path
+        file.write_text(before)
+    assert accepted > 20
+
+
+def test_names_in_an_archive_and_in_the_cache_are_text(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    name = EVIL.replace("/", "_")
+    files = tiny_files(train=2)
+    for number, more in enumerate(
+        (
+            {f"train/n00001000/images/{name}.JPEG": b"broken", f"{name}.txt": b"", f".{name}": b""},
+            {f"../{name}": b""},
+            {f"train/{name}/images/0.JPEG": b""},
+            {"words.txt": f"n00001000\t{name}".encode()},
+        )
+    ):
+        monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / str(number)))
+        monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / str(number)))
+        pack(tmp_path / str(number) / "tiny-imagenet-200.zip", files | more)
+        for options in ([], ["--skip-damaged"]):
+            main(["data", "check", "tiny-imagenet", *options])
+            text = shown(capsys)
+            assert not set(text) & set("\x1b\x07\x9b\u202e")
+            assert "\\x1b]0;owned" in text or (options and number == 0), "said, but as text"
+    assert not set(caplog.text) & set("\x1b\x07\x9b\u202e"), "what programs that use engram log"
+    for facts in (tmp_path / "3").glob("decoded/*/facts.json"):
+        honest = json.loads(facts.read_text())
+        for path in places(honest):
+            facts.write_text(json.dumps(with_value(honest, path, EVIL)))
+            for arguments in (["data", "cache"], ["data", "check", "tiny-imagenet"]):
+                assert main(arguments) == 0
+                assert not set(shown(capsys)) & set("\x1b\x07\x9b\u202e"), path
+
+
+def test_what_a_server_says_is_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.wfile.write(f"HTTP/1.0 418 {EVIL}\r\nX: {EVIL}\r\n\r\n".encode())
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    monkeypatch.setattr("engram.streams.transfer.SCHEMES", ("http",))
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        known = DATASETS["cifar10"]
+        assert known.download is not None
+        download = replace(known.download, url=f"http://127.0.0.1:{server.server_port}/x")
+        monkeypatch.setitem(DATASETS, "cifar10", replace(known, download=download))
+        assert main(["data", "get", "cifar10"]) == 1
+        server.shutdown()
+    text = shown(capsys)
+    assert "HTTP status 418 ('\\x1b]0;owned" in text
+    assert not set(text) & set("\x1b\x07\x9b\u202e")
 
 
 def test_messages_about_arguments_are_text(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,14 +1,19 @@
 """Nets of every allowed width are sound with two threads: a CPU kernel of torch corrupts memory in narrow layers."""
 
 import os
+import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 from engram.nets.resnet import NarrowPointwise
+
+DEBUGGING = Path("/usr/lib") / f"{platform.machine()}-linux-gnu" / "libc_malloc_debug.so.0"
+"""Heeds MALLOC_CHECK_, which glibc itself does not since 2.34."""
 
 TRAIN = """
 import sys
@@ -29,6 +34,8 @@ for width in map(int, sys.argv[1:]):
 @pytest.mark.parametrize("widths", [range(8, 13), range(13, 18), range(18, 25)], ids=str)
 def test_every_width_trains_with_two_threads(widths: range) -> None:
     environment = os.environ | {"MALLOC_CHECK_": "3", "OMP_NUM_THREADS": "2"}
+    if DEBUGGING.exists():
+        environment["LD_PRELOAD"] = str(DEBUGGING)
     command = [sys.executable, "-c", TRAIN, *map(str, widths)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"died after width {done.stdout.split()[-1:]}: {done.stderr[-500:]}"

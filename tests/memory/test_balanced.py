@@ -100,6 +100,17 @@ def test_bytes_hold_at_every_moment(sent: list[list[int]], limit: int, codec: st
         assert all(stream.policy.seen_of_class[label] == count for label, count in Counter(stream.sent).items())
 
 
+def test_only_images_that_may_stay_are_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encoding takes time, and most images of a long stream are not stored."""
+    stream = Stream(memory_bytes=400, codec="webp(50)")
+    encoded = []
+    original = stream.store.codec.encode
+    monkeypatch.setattr(stream.store.codec, "encode", lambda x: encoded.append(len(x)) or original(x))
+    for _ in range(25):
+        stream.send([0] * 10)
+    assert stream.store.stored == sum(encoded) < 0.5 * len(stream.sent)
+
+
 def test_an_image_that_can_never_fit_empties_nothing() -> None:
     stream = Stream(memory_bytes=60, codec="webp(50)")
     stream.send([0])

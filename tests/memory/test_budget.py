@@ -14,7 +14,7 @@ from engram.base.batch import Batch
 from engram.base.sizes import parse_bytes
 from engram.memory import ByteLimit, SlotLimit, Store, parse_codec
 from engram.testing import fingerprint
-from tests.helpers import small_learner, toy_images
+from tests.helpers import put_image, small_learner, toy_images
 
 SHAPE = (1, 16, 16)
 
@@ -39,19 +39,19 @@ def test_sizes_as_people_write_them() -> None:
 def test_images_come_until_the_bytes_are_used_and_the_lowest_priority_goes_first() -> None:
     memory = store(400)
     for number in range(40):
-        memory.put(memory.size, image_of(number), number % 11, priority=float(number))
+        put_image(memory, memory.size, image_of(number), number % 11, priority=float(number))
         assert memory.used == sum(len(record) for record in memory.records) <= 400
     assert memory.size > 3
     kept = sorted(memory.priority[: memory.size].tolist())
     assert kept == [float(number) for number in range(40 - memory.size, 40)]
-    assert memory.put(memory.size, image_of(99), 0, priority=-1.0) is None
+    assert put_image(memory, memory.size, image_of(99), 0, priority=-1.0) is None
     assert sorted(memory.priority[: memory.size].tolist()) == kept
 
 
 def test_removing_moves_the_last_image_with_everything_that_belongs_to_it() -> None:
     memory = store(5000)
     for number in range(5):
-        memory.put(memory.size, image_of(number), number, priority=number / 10)
+        put_image(memory, memory.size, image_of(number), number, priority=number / 10)
     memory.claim(4)
     memory.score[4] = 0.7
     identity = int(memory.ids[4])
@@ -66,7 +66,7 @@ def test_removing_moves_the_last_image_with_everything_that_belongs_to_it() -> N
 
 def test_a_summary_that_grows_makes_room_or_stays_as_it_was() -> None:
     memory = store(700)
-    while memory.put(memory.size, image_of(memory.size), 0, priority=0.5) is not None:
+    while put_image(memory, memory.size, image_of(memory.size), 0, priority=0.5) is not None:
         pass
     memory.claim(0)
     rough = torch.rand(1, *SHAPE, generator=torch.Generator().manual_seed(0))
@@ -184,7 +184,7 @@ def test_a_memory_that_has_shrunk_loads_again() -> None:
     """Forty images, then fewer and larger ones: its columns stay as long as they were."""
     memory, fresh = store(20_000), store(20_000)
     for number in range(40):
-        memory.put(memory.size, image_of(number, 0.0), 0)
+        put_image(memory, memory.size, image_of(number, 0.0), 0)
     assert memory.size == 40
     for _ in range(30):
         memory.remove(0)
@@ -198,7 +198,7 @@ def test_a_memory_has_filled_once_even_if_there_is_room_again() -> None:
     memory = store(3000)
     while memory.free:
         assert not memory.has_filled
-        memory.put(memory.size, image_of(memory.size), 0)
+        put_image(memory, memory.size, image_of(memory.size), 0)
         memory.seen += 1
     assert memory.has_filled
     memory.remove(0)
@@ -231,7 +231,7 @@ def test_bytes_that_are_held_are_bytes_that_are_counted(codec: str) -> None:
     """A record that shares its bytes with others would keep all of them."""
     memory = Store(8, SHAPE, parse_codec(codec))
     for number in range(8):
-        memory.put(memory.size, image_of(number), number % 2)
+        put_image(memory, memory.size, image_of(number), number % 2)
         memory.claim(number)
     memory.rewrite(torch.arange(8), torch.stack([image_of(number) for number in range(8)]))
     for _ in range(6):
@@ -245,8 +245,8 @@ def test_a_class_whose_images_are_large_is_summarized_once_it_has_its_share_of_t
     taken = len(parse_codec("webp(60)").encode(rough[None])[0])
     memory = store(3 * taken)
     for number in range(4):
-        memory.claim(memory.put(memory.size, image_of(number, 0.0), 0, priority=1.0))
-    memory.claim(memory.put(memory.size, rough, 1, priority=1.0))
+        memory.claim(put_image(memory, memory.size, image_of(number, 0.0), 0, priority=1.0))
+    memory.claim(put_image(memory, memory.size, rough, 1, priority=1.0))
     assert taken > 3 * len(memory.records[0])
     assert memory.limit.owns_share(memory, 0, quota=3, classes=2)
     assert memory.limit.owns_share(memory, 1, quota=3, classes=2)

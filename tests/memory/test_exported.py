@@ -3,6 +3,9 @@
 import csv
 import dataclasses
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -226,6 +229,39 @@ def test_damaged_folders_are_refused(kind: str, learned: Learner, tmp_path: Path
     damaged(tmp_path / "m", kind)
     with pytest.raises(InputError, match=r"memory\.safetensors"):
         ExportedMemory.read(tmp_path / "m")
+
+
+EXPORT_SLOWLY = """
+import sys, time
+from pathlib import Path
+from engram import ExportedMemory
+written = ExportedMemory._write_into
+def slowly(self, folder, names):
+    written(self, folder, names)
+    print("writing", flush=True)
+    time.sleep(60)
+ExportedMemory._write_into = slowly
+ExportedMemory.read(sys.argv[1]).write(sys.argv[2])
+"""
+
+
+def test_what_a_killed_export_left_is_removed_and_one_at_work_is_left_alone(learned: Learner, tmp_path: Path) -> None:
+    memory = learned.export_memory()
+    memory.write(tmp_path / "source")
+    others = tmp_path / ".m-of-mine"
+    others.mkdir()
+    command = [sys.executable, "-c", EXPORT_SLOWLY, str(tmp_path / "source"), str(tmp_path / "m")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "writing\n"
+        memory.write(tmp_path / "m")
+        (unfinished,) = tmp_path.glob(".m.unfinished-*")
+        process.kill()
+    shutil.rmtree(tmp_path / "m")
+    memory.write(tmp_path / "m")
+    assert not unfinished.exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".m-of-mine", "m", "source"]
+    assert "lock" not in {path.name for path in (tmp_path / "m").iterdir()}
 
 
 def test_an_existing_folder_is_left_alone(learned: Learner, tmp_path: Path) -> None:

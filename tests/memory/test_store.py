@@ -6,6 +6,7 @@ import torch
 from engram import InputError
 from engram.memory import Float32, Store, Uint8, parse_codec
 from engram.streams import load_dataset
+from tests.helpers import put_image
 
 SHAPE = (1, 4, 4)
 
@@ -17,7 +18,7 @@ def image(value: float) -> torch.Tensor:
 def filled_store(count: int, capacity: int = 5, **options: bool) -> Store:
     store = Store(capacity, SHAPE, **options)
     for slot in range(count):
-        store.put(slot, image(slot), label=slot % 2)
+        put_image(store, slot, image(slot), label=slot % 2)
     return store
 
 
@@ -44,7 +45,7 @@ def test_claimed_slots_refuse_to_be_overwritten_and_accept_summaries() -> None:
     store = filled_store(3)
     store.claim(1)
     with pytest.raises(ValueError, match="claimed"):
-        store.put(1, image(9), label=0)
+        put_image(store, 1, image(9), label=0)
     store.rewrite(torch.tensor([1]), image(7)[None])
     assert store.read(torch.tensor([1])).x[0, 0, 0, 0] == 7
     assert store.labels[1] == 1
@@ -60,15 +61,15 @@ def test_a_released_summary_is_not_taken_for_an_original_until_it_is_replaced() 
     store.release(1)
     assert store.unclaimed().tolist() == [0, 1, 2]
     assert store.real_images().tolist() == [0, 2]
-    store.put(1, image(5), label=0)
+    put_image(store, 1, image(5), label=0)
     assert store.real_images().tolist() == [0, 1, 2]
 
 
 def test_slots_fill_in_order() -> None:
     with pytest.raises(IndexError):
-        filled_store(2).put(3, image(0), label=0)
+        put_image(filled_store(2), 3, image(0), label=0)
     with pytest.raises(IndexError):
-        filled_store(5).put(5, image(0), label=0)
+        put_image(filled_store(5), 5, image(0), label=0)
 
 
 def test_originals_are_kept_only_when_asked_for_and_then_counted() -> None:
@@ -98,7 +99,7 @@ def test_state_comes_back_whole() -> None:
 def test_what_is_stored_does_not_alias_what_was_given() -> None:
     given = image(1)
     store = Store(1, SHAPE)
-    store.put(0, given, label=0)
+    put_image(store, 0, given, label=0)
     given.zero_()
     assert store.read(torch.tensor([0])).x.min() == 1
 

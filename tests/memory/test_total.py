@@ -30,7 +30,7 @@ def fixed_bytes(method: str, **changes: Any) -> int:
 
 @settings(deadline=None, max_examples=12)
 @given(
-    method=st.sampled_from(["er", "er-ema", "scr+ssd", "er+gss", "ocm"]),
+    method=st.sampled_from(["er", "er-ema", "scr+ssd", "er+gss", "ocm", "der++", "der+++ssd"]),
     codec=st.sampled_from(["webp(50)", "uint8", "float32"]),
     room=st.integers(2000, 60_000),
     counting=st.booleans(),

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from engram import InputError, Learner, SummaryMemory
+from engram.augmentations import RandomView
 from engram.base.heads import GrowingLinear
 from engram.base.initialization import initialize
 from engram.base.interfaces import SummarizingNet
@@ -282,3 +283,15 @@ def test_a_theta_with_layers_it_does_not_use_is_matched_by_the_others() -> None:
     assert memory.rounds > 0
     with pytest.raises(InputError, match="lazy"):
         SummaryMemory(theta=nn.LazyConv2d(4, 3))
+
+
+def test_a_net_for_one_size_of_images_is_told_how_to_train_on_views_of_another() -> None:
+    flat = nn.Sequential(nn.Flatten(), nn.Linear(256, 8))
+    x, y = toy_images([0, 1], 0), [0, 1]
+    with pytest.raises(InputError, match=r"augment=\{'side': 1\}"):
+        Learner("er", augment=RandomView(side=0.75), net=flat).observe(x, y)
+    with pytest.raises(InputError, match="gives 64 features for images of 16 pixels and 36 for the views of 12"):
+        Learner("er", augment=RandomView(side=0.75), net=nn.Conv2d(1, 1, 3, stride=2, padding=1)).observe(x, y)
+    Learner("er", augment=RandomView(), net=flat).observe(x, y)
+    pooled = nn.Sequential(nn.Conv2d(1, 4, 3), nn.AdaptiveAvgPool2d(2))
+    Learner("er", augment=RandomView(side=0.75), net=pooled).observe(x, y)

@@ -23,6 +23,19 @@ def test_resnet_feature_width(size: int, channels: int, features: int) -> None:
     assert net(torch.rand(2, channels, size, size)).shape == (2, features)
 
 
+@pytest.mark.parametrize(("size", "view"), [(16, 12), (32, 24), (32, 40), (64, 48), (84, 63)])
+def test_resnet_gives_as_many_features_for_views_of_another_size(size: int, view: int) -> None:
+    net = materialize(lambda: ReducedResNet18(3, size, width=8), generator(), CPU).eval()
+    x = torch.rand(2, 3, view, view)
+    features = net(x)
+    assert features.shape == (2, net.feature_width)
+    maps = net.blocks(torch.relu(net.norm(net.stem(x))))
+    cells = round((net.feature_width / maps.shape[1]) ** 0.5)
+    torch.testing.assert_close(features.view(2, -1, cells, cells).mean((2, 3)), maps.mean((2, 3)), atol=0.05, rtol=0.1)
+    if cells == 1:
+        torch.testing.assert_close(features, maps.mean((2, 3)))
+
+
 def test_reduced_resnet_has_the_published_size() -> None:
     net = ReducedResNet18(3, 32)
     widths = [block.conv1.out_channels for block in net.blocks]

@@ -1,14 +1,17 @@
 """The HTML report: what is on it, and that it works in a browser without a network."""
 
 import dataclasses
+import itertools
 import json
 import re
 import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import pytest
 
 from engram.cli import main
@@ -19,22 +22,22 @@ from engram.paper.catalogue import EXPERIMENTS
 from engram.paper.outcome import gather
 from engram.paper.scales import SMOKE
 from engram.paper.slices import SliceResult
+from engram.report.amounts import number, with_unit
+from engram.report.charts import FONT_SIZE, HEIGHT, LONGEST_LABEL, Series, free_place, line_chart, scatter_chart
+from engram.report.html_charts import heat_map, stacked_bars
 from engram.report.page import page
-from engram.report.svg import (
-    LONGEST_LABEL,
-    Axis,
-    Series,
-    heat_map,
-    line_chart,
-    number,
-    scatter_chart,
-    stacked_bars,
-    with_unit,
-)
 from tests.helpers import made_result
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 SSD = {"net": {"width": 8}, "theta": {"width": 4}, "summarize": {"queue": 8, "ready": 4, "interval": 2}}
+TEXTS_OUTSIDE_THEIR_CHART = """[...document.querySelectorAll('svg text')].filter(text => {
+  const inner = text.getBoundingClientRect(), outer = text.closest('svg').getBoundingClientRect();
+  return inner.left < outer.left || inner.right > outer.right || inner.top < outer.top || inner.bottom > outer.bottom;
+}).map(text => text.textContent)"""
+SMALLEST_TEXT = """Math.min(...[...document.querySelectorAll('svg text')].map(text => {
+  const seen = text.getScreenCTM();
+  return parseFloat(getComputedStyle(text).fontSize) * Math.hypot(seen.a, seen.b);
+}))"""
 
 
 @pytest.fixture(scope="module")
@@ -133,9 +136,11 @@ def test_everything_is_there_and_comes_from_the_results(runs: Path) -> None:
 
 
 def test_names_cannot_become_markup(tmp_path: Path) -> None:
-    drawn = line_chart("<b>", "x", "y", [Series("a<script>", [(0, 1), (1, 2)])])
+    drawn = line_chart("<b>", "<b>", "$y$", [Series("a<script>", [(0, 1), (1, 2)])])
+    drawn += scatter_chart("<b>", "x", "y", [Series("a<script>$x$\x1b", [(0, 1)])])
     assert "<script>" not in drawn
     assert "<b>" not in drawn
+    assert "$x$\\x1b" in drawn, "a name is not a formula, and shows its control characters"
     outline(drawn + stacked_bars("t<i>", [("r<i>", {"p<i>": 1.0})], "s"))
 
 
@@ -168,50 +173,93 @@ def test_a_folder_of_tables_alone_and_a_table_by_itself_are_reported_too(runs: P
     assert "Average accuracy on the tasks seen" in text
 
 
+def numbers_in(path: str) -> list[tuple[float, float]]:
+    """Corners of a path of SVG."""
+    return [(float(x), float(y)) for x, y in re.findall(r"[ML] ([-\d.]+) ([-\d.]+)", path)]
+
+
+def drawn_lines(drawn: str) -> list[tuple[str, str, list[tuple[float, float]]]]:
+    """Color, dashes and corners of each line of a chart."""
+    found = re.findall(r'<g class="line c\d+">\s*<path d="([^"]*)" style="([^"]*)"', drawn)
+    looks = [(re.search(r"var\(--(c\d)\)", style), re.search(r"dasharray: ([^;]*)", style)) for _, style in found]
+    return [
+        (color[1] if color else "", dashes[1] if dashes else "", numbers_in(path))
+        for (path, _), (color, dashes) in zip(found, looks, strict=True)
+    ]
+
+
 def test_many_lines_are_told_apart_by_colour_and_dashes_also_in_the_legend() -> None:
     series = [Series(f"line {index}", [(0, index), (1, index)]) for index in range(40)]
     drawn = line_chart("t", "x", "y", series)
-    looks = re.findall(r'<polyline class="line (c\d)" stroke-dasharray="([^"]*)"', drawn)
+    looks = [(color, dashes.replace(",", " ")) for color, dashes, _ in drawn_lines(drawn)]
     assert len(set(looks)) == 40
-    assert re.findall(r'<line class="line (c\d)" stroke-dasharray="([^"]*)"', drawn) == looks
+    assert re.findall(r'<line style="stroke: var\(--(c\d)\)" stroke-dasharray="([^"]*)"', drawn) == looks
 
 
 def test_points_are_named_where_there_is_room_and_in_full_in_the_legend() -> None:
     name = "scr+ssd summarize.gamma=0.125 summarize.interval=20"
     drawn = scatter_chart("t", "x", "y", [Series(name, [(0, 1)]), Series("right", [(9, 1)])])
     assert f"</span>{name}</li>" in drawn
-    left, right = re.findall(r"<text class=\"small\"([^>]*)>([^<]*)<", drawn)
-    assert left[1] == f"{name[: LONGEST_LABEL - 1]}…"
-    assert "end" not in left[0]
-    assert 'text-anchor="end"' in right[0]
+    texts = {text: style for style, text in re.findall(r"<text style=\"([^\"]*)\"[^>]*>([^<]*)<", drawn)}
+    assert "text-anchor: end" not in texts[f"{name[: LONGEST_LABEL - 1]}…"]
+    assert "text-anchor: end" in texts["right"]
 
 
-def test_axes_place_values_and_choose_round_ticks() -> None:
-    axis = Axis([0, 50], False, 100, 200, from_zero=True)
-    assert axis.place(0) == 100
-    assert axis.place(50) < 200
-    assert axis.ticks() == [(0, "0"), (10, "10"), (20, "20"), (30, "30"), (40, "40"), (50, "50")]
-    assert [tick for tick, _ in Axis([1, 2, 3], False, 0, 1).ticks()] == [1, 2, 3]
-    assert [tick for tick, _ in Axis([1, 2, 2.5], False, 0, 1).ticks()][:2] == [1, 1.5]
-    logarithmic = Axis([1, 1000], True, 0, 100)
-    steps = [logarithmic.place(value) for value in (1, 10, 100, 1000)]
-    assert steps[1] - steps[0] == pytest.approx(steps[3] - steps[2])
-    assert {(1, "1"), (10, "10"), (100, "100"), (1000, "1k")} <= set(logarithmic.ticks())
-    for ends in ([1_702_000, 1_712_000], [0.1, 0.1004], [99_990, 100_010], [-3, 0]):
-        written = [text for _, text in Axis(ends, False, 0, 1).ticks()]
-        assert len(set(written)) == len(written) >= 3
-    assert 0 <= Axis([7], False, 0, 1).place(7) <= 1
+def test_names_of_points_do_not_cover_each_other() -> None:
+    names = [f"method {index}" for index in range(6)]
+    crowd = [Series(name, [(5e6 + index, 10 + index / 10)]) for index, name in enumerate(names)]
+    drawn = scatter_chart("t", "x", "y", [*crowd, Series("far", [(9e6, 5)])])
+    heights = {text: -float(y) for y, text in re.findall(r'<text [^>]* y="([^"]*)"[^>]*>([^<]*)<', drawn)}
+    placed = [heights[name] for name in names]
+    assert min(after - before for before, after in itertools.pairwise(placed)) >= FONT_SIZE - 0.01, "in order"
+    assert free_place(0, 10, 50, (0, 100), []) == 50
+    assert free_place(0, 10, 50, (0, 100), [(5, 15, 50)]) == 50 - FONT_SIZE
+    assert free_place(0, 10, 5, (0, 100), [(5, 15, 5)]) == 5 + FONT_SIZE, "there is no room below"
+
+
+def test_lines_go_through_their_values_on_straight_and_on_logarithmic_axes() -> None:
+    ((_, _, line),) = drawn_lines(line_chart("t", "x", "y", [Series("a", [(0, 0), (1, 50), (3, 25)])]))
+    assert (line[1][0] - line[0][0]) * 3 == pytest.approx(line[2][0] - line[0][0])
+    assert (line[0][1] - line[2][1]) * 2 == pytest.approx(line[0][1] - line[1][1]), "y begins at zero"
+    values = [(0.0, 1.0), (1.0, 10.0), (2.0, 1000.0)]
+    drawn = line_chart("t", "x", "y", [Series("a", values)], log_y=True)
+    ((_, _, line),) = drawn_lines(drawn)
+    assert (line[0][1] - line[1][1]) * 3 == pytest.approx(line[0][1] - line[2][1])
+    assert {">1<", ">10<", ">100<", ">1k<"} <= set(re.findall(r">[\dkM.]+<", drawn))
+
+
+@pytest.mark.parametrize("ends", [(1_702_000, 1_712_000), (0.1, 0.1004), (99_990, 100_010), (-3, 0), (7, 7)])
+def test_no_two_ticks_have_the_same_label(ends: tuple[float, float]) -> None:
+    drawn = scatter_chart("t", "x", "y", [Series("a", [(end, 1.0)]) for end in ends])
+    across, up = (re.findall(rf"anchor: {side}[^>]*>([-\d.kMG]+)</text>", drawn) for side in ("middle", "end"))
+    assert len(set(across)) == len(across) >= len(set(ends))
+    assert up == ["0", "1"]
 
 
 def test_bands_lie_between_the_ends_of_the_intervals() -> None:
     drawn = line_chart("t", "x", "y", [Series("a", [(1, 50), (2, 60)], [(40, 60), (30, 90)]), Series("b", [(1, 20)])])
-    (points,) = re.findall(r'<polygon class="band c0" points="([^"]*)"', drawn)
-    corners = [tuple(map(float, corner.split(","))) for corner in points.split()]
-    line = [tuple(map(float, at.split(","))) for at in re.findall(r'<polyline [^>]*points="([^"]*)"', drawn)[0].split()]
-    assert [x for x, _ in corners] == [line[0][0], line[1][0], line[1][0], line[0][0]]
-    low_1, low_2, high_2, high_1 = (y for _, y in corners)
+    (band,) = re.findall(r'<g class="band c0">.*?<path [^>]*d="([^"]*)"', drawn, flags=re.DOTALL)
+    line = drawn_lines(drawn)[0][2]
+    corners = [(x, y + HEIGHT) for x, y in numbers_in(band)]
+    assert {x for x, _ in corners} == {x for x, _ in line}
+    low_1, high_1 = (end(y for x, y in corners if x == line[0][0]) for end in (max, min))
+    low_2, high_2 = (end(y for x, y in corners if x == line[1][0]) for end in (max, min))
     assert low_1 - line[0][1] == pytest.approx(line[0][1] - high_1, abs=0.2)
     assert high_2 < high_1 < low_1 < low_2, "larger values stand higher"
+
+
+def test_a_chart_leaves_colors_fonts_and_identifiers_to_the_page() -> None:
+    drawn = line_chart("t", "x", "y", [Series("a", [(0, 1), (1, 2)], [(0, 2), (1, 3)])])
+    assert "var(--c0)" in drawn
+    assert not re.search(r"#01fe|font-family|font-size|<style|xmlns|http", drawn)
+    other = line_chart("another", "x", "y", [Series("a", [(0, 1), (1, 2)], [(0, 2), (1, 3)])])
+    assert not set(re.findall(r' id="([^"]*)"', drawn)) & set(re.findall(r' id="([^"]*)"', other))
+    with matplotlib.rc_context({"font.size": 30, "axes.grid.axis": "x", "svg.fonttype": "path"}):
+        assert line_chart("t", "x", "y", [Series("a", [(0, 1), (1, 2)], [(0, 2), (1, 3)])]) == drawn
+
+
+def test_texts_have_the_size_that_charts_are_laid_out_for() -> None:
+    assert f"svg text {{ font-size: {FONT_SIZE}px; }}" in (files("engram.report") / "page.css").read_text()
 
 
 def test_curves_of_several_seeds_have_a_band_and_of_one_seed_none(runs: Path) -> None:
@@ -287,8 +335,8 @@ def test_in_a_browser_it_is_quiet_fits_and_its_slider_moves(
     assert view.evaluate("document.documentElement.scrollWidth") <= width
     if width == 390:  # nothing on a phone scrolls sideways, not even within a table
         assert view.evaluate("[...document.querySelectorAll('.scroll')].every(b => b.scrollWidth <= b.clientWidth + 1)")
-    ends = "[...document.querySelectorAll('svg text')].map(t => t.getBBox()).map(b => [b.x, b.x + b.width])"
-    assert all(start >= -320 and end <= 640 for start, end in view.evaluate(ends))
+    assert view.evaluate(TEXTS_OUTSIDE_THEIR_CHART) == []
+    assert view.evaluate(SMALLEST_TEXT) >= 10
     box = view.locator(".memory").nth(1)
     visible = "node => [...node.querySelectorAll('.frame')].filter(f => !f.hidden).map(f => f.dataset.when)"
     assert box.evaluate(visible) == ["after task 3"]

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import itertools
 import json
 import os
 import pickle
@@ -19,14 +20,14 @@ from PIL import Image
 
 from engram.streams import DataError, load_dataset
 from engram.streams.unpickle import load_arrays
-from tests.streams.imagefiles import picture, tiny_files, write
+from tests.streams.imagefiles import pack, picture, tiny_files, write
 
 CHILD = """
 import json, resource, sys, time
 from pathlib import Path
 from engram.streams import DataError, load_dataset
 resource.setrlimit(resource.RLIMIT_CPU, (30, 30))
-began = time.monotonic()
+began = time.process_time()
 try:
     data = load_dataset(sys.argv[1], root=Path(sys.argv[2]))
     said = f"loaded {len(data.train_x)}"
@@ -35,12 +36,12 @@ except DataError as error:
 used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # on Linux that of the parent may count
 if sys.platform == "linux":
     (used,) = [int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmHWM")]
-print(json.dumps([said, time.monotonic() - began, used]))
+print(json.dumps([said, time.process_time() - began, used]))
 """
 
 
 def load_in_child(name: str, root: Path) -> tuple[str, float, int]:
-    """Return what loading says, the seconds it took, and the bytes of memory it needed."""
+    """Return what loading says, the CPU seconds it took, and the bytes of memory it needed."""
     environment = os.environ | {"ENGRAM_CACHE": str(root / "cache")}
     done = subprocess.run(
         [sys.executable, "-c", CHILD, name, str(root)], capture_output=True, text=True, timeout=60, env=environment
@@ -144,6 +145,46 @@ def links_among_folders(root: Path) -> str:
     return str(root / "own")
 
 
+def large_transparent_pictures(root: Path) -> str:
+    file = io.BytesIO()
+    Image.new("RGBA", (7000, 7000)).save(file, "PNG", compress_level=1)
+    write(root / "own", {f"a/{index}.png": file.getvalue() for index in range(12)})
+    return str(root / "own")
+
+
+def mini_with(root: Path, rows: str) -> str:
+    pack(root / "mini-imagenet.zip", {"images/a.jpg": picture(1, 84), "train.csv": b"filename,label\n" + rows.encode()})
+    return "mini-imagenet"
+
+
+def rows_without_end(root: Path) -> str:
+    return mini_with(root, "a\n" * 4_000_000)
+
+
+def one_image_listed_again_and_again(root: Path) -> str:
+    return mini_with(root, "a.jpg,n\n" * 1_000_000)
+
+
+def millions_of_names(root: Path) -> str:
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+    names = itertools.islice(itertools.product(letters, repeat=4), 1_600_000)
+    pack(root / "tiny-imagenet-200.zip", tiny_files() | {"wnids.txt": "\n".join(map("".join, names)).encode()})
+    return "tiny-imagenet"
+
+
+def tar_of_empty_files(root: Path) -> str:
+    headers = b"".join(tarfile.TarInfo(f"f{index}").tobuf(tarfile.GNU_FORMAT) for index in range(1000))
+    (root / "cifar-100-python.tar.gz").write_bytes(gzip.compress(headers) * 500)
+    return "cifar100"
+
+
+def zip_of_empty_files(root: Path) -> str:
+    with zipfile.ZipFile(root / "tiny-imagenet-200.zip", "w") as archive:
+        for index in range(100_000):
+            archive.writestr(f"{index:x}", b"")
+    return "tiny-imagenet"
+
+
 def deep_folders(root: Path) -> str:
     with zipfile.ZipFile(root / "tiny-imagenet-200.zip", "w") as archive:
         archive.writestr("a/" * 30_000 + "0.JPEG", b"")
@@ -165,6 +206,12 @@ def deep_folders(root: Path) -> str:
         (huge_pax_header, "has a header of 5,368,709,120 bytes"),
         (gzip_of_zeros, "unpacks to more than 50 times its size"),
         (large_pictures, "9990×9990 pixels, too many to decode"),
+        (large_transparent_pictures, "7000×7000 pixels, too many to decode"),
+        (rows_without_end, "every row of train.csv needs the columns"),
+        (one_image_listed_again_and_again, "lists a.jpg a second time"),
+        (millions_of_names, "names 1600000 classes, train/ holds 3"),
+        (tar_of_empty_files, "bytes: this is not a data set"),
+        (zip_of_empty_files, "bytes: this is not a data set"),
         (deep_folders, "below more than 64 folders"),
         (links_among_folders, "are one folder, because of a link"),
     ],

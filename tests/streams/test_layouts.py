@@ -1,6 +1,7 @@
 """Image files as people have them: what is a class, a training image or a test image, and what is refused."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -303,6 +304,53 @@ def test_the_data_folder_may_be_the_data_set_itself(tmp_path: Path) -> None:
         load_dataset("tiny-imagenet", root=tmp_path / "tiny-imagenet")
 
 
+def test_an_archive_is_found_by_its_path_and_whatever_its_suffix_looks_like(tmp_path: Path) -> None:
+    archive = pack(tmp_path / "mini-imagenet.zip", mini_files()).rename(tmp_path / "Mini-ImageNet.ZIP")
+    assert len(load_dataset("mini-imagenet", root=tmp_path).train_y) == 40
+    assert len(load_dataset("mini-imagenet", root=archive).train_y) == 40, "ENGRAM_DATA may be the archive"
+    assert load_dataset(str(archive)).name == "mini-imagenet"
+    other = archive.rename(tmp_path / "photos.zip")
+    with pytest.raises(DataError, match="was not found"):
+        load_dataset("mini-imagenet", root=other)
+    with pytest.raises(DataError, match="neither a known data set nor a folder"):
+        load_dataset(str(other))
+
+
+def test_a_data_set_in_one_more_folder_is_known_by_its_path(tmp_path: Path) -> None:
+    """As unpacking an archive into a folder of its name leaves it."""
+    write(tmp_path / "a" / "mini-imagenet", mini_files())
+    write(tmp_path / "b" / "x", tiny_files())
+    assert load_dataset(str(tmp_path / "a")).name == "mini-imagenet"
+    assert len(load_dataset(str(tmp_path / "b")).test_y) == 6, "the validation images, by val_annotations.txt"
+    write(tmp_path / "c" / "cifar10", images("train/cat", "train/dog", "test/cat", "test/dog"))
+    assert load_dataset(str(tmp_path / "c")).class_names == ("cat", "dog"), "pictures in a folder called cifar10"
+
+
+def test_pickles_in_an_archive_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    pack(tmp_path / "mini-imagenet.zip", {"mini-imagenet-cache-train.pkl": b"x"})
+    with pytest.raises(DataError, match=rf"mini-imagenet-cache-train.pkl, .*: move them to {tmp_path}$"):
+        load_dataset("mini-imagenet", root=tmp_path)
+
+
+def test_an_image_is_listed_once(tmp_path: Path) -> None:
+    """Otherwise one image could be a training image and a test image."""
+    files = mini_files()
+    row = files["train.csv"].splitlines()[3]
+    write(tmp_path / "mini-imagenet", files | {"val.csv": files["val.csv"] + b"\n" + row})
+    with pytest.raises(DataError, match=r"val.csv lists n0000200000000002.jpg a second time: keep one row"):
+        load_dataset("mini-imagenet", root=tmp_path)
+
+
+def test_validation_images_of_tiny_imagenet_that_are_sorted_by_half_are_named(tmp_path: Path) -> None:
+    files = tiny_files()
+    sorted_too = files | {"val/n00001000/val_0.JPEG": files["val/images/val_0.JPEG"]}
+    write(tmp_path / "tiny-imagenet-200", sorted_too)
+    with pytest.raises(
+        DataError, match=r"val/ has class folders and 6 images beside them \(val/images/val_0.JPEG.*move"
+    ):
+        load_dataset("tiny-imagenet", root=tmp_path)
+
+
 def test_one_csv_file_of_three_gives_its_classes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     files = {name: content for name, content in mini_files().items() if name not in ("val.csv", "test.csv")}
     write(tmp_path / "mini-imagenet", files)
@@ -315,9 +363,7 @@ def test_one_csv_file_of_three_gives_its_classes(tmp_path: Path, caplog: pytest.
 def test_check_counts_classes_and_names_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The right number of images is not enough."""
-    from dataclasses import replace
-
+    """The right number of images is not enough, and that of classes neither."""
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     monkeypatch.setitem(DATASETS, "tiny-imagenet", replace(DATASETS["tiny-imagenet"], train=36, test=6))
     write(tmp_path / "tiny-imagenet-200", tiny_files())
@@ -325,6 +371,13 @@ def test_check_counts_classes_and_names_them(
     shown = capsys.readouterr().out
     assert "Not complete: it has 3 of 200 classes" in shown
     assert "Classes: word0 (n00001000), word1, word0 (n00001002)" in shown
+    monkeypatch.setitem(DATASETS, "tiny-imagenet", replace(DATASETS["tiny-imagenet"], classes=3))
+    assert main(["data", "check", "tiny-imagenet"]) == 0
+    assert "Complete." in capsys.readouterr().out
+    folder = tmp_path / "tiny-imagenet-200" / "train"
+    (folder / "n00001000/images/n00001000_3.JPEG").rename(folder / "n00001001/images/n00001001_99.JPEG")
+    assert main(["data", "check", "tiny-imagenet"]) == 0
+    assert "Not as published: its classes differ in size." in capsys.readouterr().out
 
 
 def test_info_and_check_of_a_folder_show_classes_and_what_is_left_out(

@@ -36,8 +36,8 @@ class ShapleyMemory(Policy):
         memory, report = ctx.memory, StoreReport()
         before = memory.stored
         fitting = min(memory.free, len(stream))
-        for image, label in zip(stream.x[:fitting], stream.y[:fitting].tolist(), strict=True):
-            memory.put(memory.size, image, label, memory.limit.draw_priority(ctx.rng["memory"]))
+        for position in range(fitting):
+            memory.put(memory.size, stream, position, memory.limit.draw_priority(ctx.rng["memory"]))
         rest = torch.arange(fitting, len(stream))
         if len(rest):
             self._compete(stream[rest], ctx)
@@ -70,16 +70,15 @@ class ShapleyMemory(Policy):
         for identity, position in zip(dropped, arriving, strict=True):
             slot = memory.slot_of(identity) if identity in memory.ids else memory.size
             if memory.limit.has_slot(slot):
-                priority = memory.limit.draw_priority(generator)
-                memory.put(slot, stream.x[position], int(stream.y[position]), priority)
+                memory.put(slot, stream, position, memory.limit.draw_priority(generator))
 
     def _store_at_random(self, stream: Batch, ctx: StepContext) -> None:
         """Store the batch as a reservoir does."""
         memory, generator = ctx.memory, ctx.rng["memory"]
         drawn = torch.randint(max(memory.seen, memory.capacity), (len(stream),), generator=generator).tolist()
-        for image, label, slot in zip(stream.x, stream.y.tolist(), drawn, strict=True):
+        for position, slot in enumerate(drawn):
             if slot < memory.size:
-                memory.put(slot, image, label, memory.limit.draw_priority(generator))
+                memory.put(slot, stream, position, memory.limit.draw_priority(generator))
 
     def _features(self, batch: Batch, ctx: StepContext) -> Tensor:
         with ctx.model.evaluating():

@@ -33,29 +33,31 @@ class Balanced(MemoryPolicy):
 
     def store(self, stream: Batch, ctx: MemoryContext) -> StoreReport:
         memory, before = ctx.memory, ctx.memory.stored
-        for record, label in zip(memory.codec.encode(stream.x), stream.y.tolist(), strict=True):
+        for position, label in enumerate(stream.y.tolist()):
             self.seen_of_class[label] = self.seen_of_class.get(label, 0) + 1
-            if self._make_room(memory, len(record), label, ctx.rng["memory"]):
-                memory.put_record(memory.size, record, label)
-        memory.seen += len(stream)
+            if self._wanted(memory, label, ctx.rng["memory"]):
+                record = memory.record_of(stream, position)
+                if _make_room(memory, len(record), label, ctx.rng["memory"]):
+                    memory.put_record(memory.size, record, label)
+            memory.seen += 1
         return StoreReport(memory.stored_since(before))
 
-    def _make_room(self, memory: Store, length: int, label: int, generator: torch.Generator) -> bool:
-        """Remove images until a record of this length fits, and return whether it is stored."""
-        if memory.limit.fits(memory, length):
+    def _wanted(self, memory: Store, label: int, generator: torch.Generator) -> bool:
+        """Decide whether an image is stored if it fits. This comes first because encoding takes time."""
+        if not memory.has_filled or _largest_class(memory, label) != label:
             return True
-        if not memory.limit.holds(length):
-            return False
-        owner = _largest_class(memory, label)
-        if owner == label:
-            stays = len(memory.slots_of(label)) / self.seen_of_class[label]
-            if float(torch.rand(1, generator=generator)) >= stays:
-                return False
-        while not memory.limit.fits(memory, length):
-            slots = memory.slots_of(owner)
-            memory.remove(int(slots[torch.randint(len(slots), (1,), generator=generator)]))
-            owner = _largest_class(memory, label)
-        return True
+        kept = len(memory.slots_of(label)) / self.seen_of_class[label]
+        return float(torch.rand(1, generator=generator)) < kept
+
+
+def _make_room(memory: Store, length: int, label: int, generator: torch.Generator) -> bool:
+    """Remove random images of the largest class until a record of this length fits; return whether it can."""
+    if not memory.limit.holds(length):
+        return False
+    while not memory.limit.fits(memory, length):
+        slots = memory.slots_of(_largest_class(memory, label))
+        memory.remove(int(slots[torch.randint(len(slots), (1,), generator=generator)]))
+    return True
 
 
 def _largest_class(memory: Store, preferred: int) -> int:

@@ -7,8 +7,6 @@ import math
 from collections import Counter
 from types import MappingProxyType
 
-from torch import Tensor
-
 from engram.base.batch import Batch
 from engram.base.context import MemoryContext
 from engram.base.interfaces import MemoryPolicy, StoreReport
@@ -47,7 +45,7 @@ class Dynamic(MemoryPolicy):
         unclaimed: list[int] = []
         labels = stream.y.tolist()
         for position, label in enumerate(labels):
-            if owned[label] < ctx.slots_per_class and self._claim(stream.x[position], label, owned, ctx):
+            if owned[label] < ctx.slots_per_class and self._claim(stream, position, owned, ctx):
                 owned[label] += 1
                 continue
             unclaimed.append(position)
@@ -56,16 +54,17 @@ class Dynamic(MemoryPolicy):
                 _log.warning("no room for a class: %d own the memory. Give it more", len(+owned))
         for position in unclaimed:
             if (slot := admission.slot(position)) is not None:
-                memory.put(slot, stream.x[position], labels[position], admission.priority())
+                memory.put(slot, stream, position, admission.priority())
         stored = memory.stored_since(before)
         memory.seen += len(stream)
         return StoreReport(stored, [slot for slot in stored if memory.claimed[slot]])
 
-    def _claim(self, image: Tensor, label: int, owned: Counter[int], ctx: MemoryContext) -> bool:
+    def _claim(self, stream: Batch, position: int, owned: Counter[int], ctx: MemoryContext) -> bool:
         """Store the image in a slot that its class owns from now on; return whether there was one."""
-        memory = ctx.memory
-        slot = memory.limit.slot_to_claim(memory, image, label, owned, ctx.rng["memory"])
-        stored = None if slot is None else memory.put(slot, image, label, priority=math.inf)
+        memory, label = ctx.memory, int(stream.y[position])
+        record = memory.record_of(stream, position)
+        slot = memory.limit.slot_to_claim(memory, len(record), label, owned, ctx.rng["memory"])
+        stored = None if slot is None else memory.put_record(slot, record, label, priority=math.inf)
         if stored is None:
             return False
         memory.claim(stored)

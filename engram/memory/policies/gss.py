@@ -51,16 +51,16 @@ class GradientSelection(Policy):
         fitting = stream[torch.arange(min(memory.free, len(stream)))]
         if len(fitting):
             scores = self._scores(fitting, ctx) if memory.size else [self.first_score] * len(fitting)
-            for image, label, score in zip(fitting.x, fitting.y.tolist(), scores, strict=True):
-                self._put(memory.size, image, label, score, ctx)
+            for position, score in enumerate(scores):
+                self._put(memory.size, fitting, position, score, ctx)
         else:
             self._replace(stream, ctx)
         report.stored = memory.stored_since(before)
         memory.seen += len(stream)
         return report
 
-    def _put(self, slot: int, image: Tensor, label: int, score: float, ctx: StepContext) -> None:
-        stored = ctx.memory.put(slot, image, label, ctx.memory.limit.draw_priority(ctx.rng["memory"]))
+    def _put(self, slot: int, batch: Batch, position: int, score: float, ctx: StepContext) -> None:
+        stored = ctx.memory.put(slot, batch, position, ctx.memory.limit.draw_priority(ctx.rng["memory"]))
         if stored is not None:
             ctx.memory.score[stored] = score
 
@@ -81,7 +81,7 @@ class GradientSelection(Policy):
         for position in replaced.nonzero().flatten().tolist():
             if challenged[position] in memory.ids:
                 slot = memory.slot_of(challenged[position])
-                self._put(slot, stream.x[position], int(stream.y[position]), float(new[position]), ctx)
+                self._put(slot, stream, position, float(new[position]), ctx)
 
     def _scores(self, batch: Batch, ctx: StepContext) -> list[float]:
         references = self._reference_gradients(ctx)

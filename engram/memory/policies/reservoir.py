@@ -19,8 +19,8 @@ class Reservoir(MemoryPolicy):
         memory, before = ctx.memory, ctx.memory.stored
         below = max(memory.seen, memory.capacity)
         admission = memory.limit.admission(memory, len(stream), below, ctx.rng["memory"])
-        for position, (image, label) in enumerate(zip(stream.x, stream.y.tolist(), strict=True)):
+        for position in range(len(stream)):
             if (slot := admission.slot(position)) is not None:
-                memory.put(slot, image, label, admission.priority())
+                memory.put(slot, stream, position, admission.priority())
         memory.seen += len(stream)
         return StoreReport(stored=memory.stored_since(before))
