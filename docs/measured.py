@@ -196,7 +196,7 @@ def of_paper(file: str) -> str:
 
 def paper_table(file: str) -> PaperTable:
     content = read(file)
-    name, scale = content["name"], SCALES[content["scale"]]
+    name, scale = content["name"], SCALES[content["scale"]].computing_in(content.get("precision", "float32"))
     finished = {folder: read_any_result(result, file) for folder, result in content["results"].items()}
     return gather(name, EXPERIMENTS[name], scale, finished, content["seeds"])
 

@@ -65,14 +65,20 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--device", type=DeviceName, default="cpu", help="device of every run: cpu, cuda, cuda:N or auto"
     )
+    parser.add_argument(
+        "--precision",
+        type=Literal["float32", "bf16"],
+        default="float32",
+        help="numbers that the nets of every run compute in; each precision has a folder of its own",
+    )
     options = parser.parse_args(argv)
     console = plain_console()
     if options.name == "list":
         console.print(_catalogue())
         return 0
-    experiment, scale = find_experiment(options.name), SCALES[options.scale]
+    experiment, scale = find_experiment(options.name), SCALES[options.scale].computing_in(options.precision)
     seeds = options.seeds if options.seeds is not None else experiment.seeds_at(scale)
-    root: Path = options.out.absolute() / scale.name
+    root: Path = options.out.absolute() / scale.folder
     cells = [cell.on(options.device) for cell in select_cells(experiment.cells(scale), options.only)]
     if not cells:
         rows = ", ".join(dict.fromkeys(cell.row for cell in experiment.cells(scale)))

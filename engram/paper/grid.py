@@ -213,6 +213,7 @@ class Grid:
             epochs=scale.epochs if iid else EPOCHS,
             memory_size=memory_size,
             repeats=repeats if repeats != find_method(row.method).repeats else None,
+            precision=scale.precision,
             average=AVERAGE,
             answer_from="net",
             keep_originals=self.keep_originals,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from engram.base.precision import Precision
 from engram.evaluation.metrics import Interval, warning_of_few
 from engram.experiment.config import RunConfig
 from engram.experiment.result import RunResult
@@ -74,6 +75,7 @@ class PaperTable:
         name: name of the experiment.
         title: what the table shows.
         scale: name of the scale.
+        precision: numbers that the nets of the runs compute in.
         seeds: number of seeds of each cell.
         columns: labels of the columns.
         rows: labels of the rows.
@@ -87,6 +89,7 @@ class PaperTable:
     name: str
     title: str
     scale: str
+    precision: Precision
     seeds: int
     columns: tuple[str, ...]
     rows: tuple[str, ...]
@@ -117,6 +120,7 @@ class PaperTable:
             "name": self.name,
             "title": self.title,
             "scale": self.scale,
+            "precision": self.precision,
             "seeds": self.seeds,
             "complete": not self.missing,
             "columns": list(self.columns),
@@ -138,7 +142,9 @@ class PaperTable:
 
     def to_markdown(self) -> str:
         """Return the title, the command that makes the table, and its figures in Markdown."""
-        return f"## {self.title}\n\n`engram paper {self.name} --scale {self.scale}`\n\n{self.figures()}\n"
+        chosen = "" if self.precision == "float32" else f" --precision {self.precision}"
+        command = f"engram paper {self.name} --scale {self.scale}{chosen}"
+        return f"## {self.title}\n\n`{command}`\n\n{self.figures()}\n"
 
     def figures(self) -> str:
         """Return one Markdown table per measure, and the remarks. A wide table has its rows and columns swapped."""
@@ -195,12 +201,15 @@ def gather(name: str, experiment: Experiment, scale: Scale, finished: Finished, 
     others = [path for path in finished if path not in results and str(PurePosixPath(path).parent) in folders]
     notes = [*_about_comparisons(cells), *_about_data(cells), *_about_protocols(cells, scale)]
     notes += _about_versions(cells, found)
+    if scale.precision != "float32":
+        notes.append(f"Nets compute in {scale.precision}; weights, memory and losses are float32.")
     if others:
         notes.append(f"Finished but not shown: {len(others)} runs of other seeds (--seeds) or configurations.")
     return PaperTable(
         name=name,
         title=experiment.title,
         scale=scale.name,
+        precision=scale.precision,
         seeds=seeds,
         columns=experiment.grid.labels(scale),
         rows=tuple(dict.fromkeys(cell.row for cell in cells)),
@@ -293,7 +302,7 @@ def _about_data(cells: Sequence[Cell]) -> list[str]:
 
 def _about_protocols(cells: Sequence[Cell], scale: Scale) -> list[str]:
     """Return remarks on how the runs differ from the paper's."""
-    if scale is FULL:
+    if scale.published:
         return []
     remarks = ["The paper's figures come from its own protocol and ten runs: compare rankings, not numbers."]
     for dataset in dict.fromkeys(cell.key[0] for cell in cells if isinstance(cell.config, RunConfig)):

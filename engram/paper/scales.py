@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from engram.base.precision import Precision
 from engram.base.settings import Settings
 
 ScaleName = Literal["smoke", "small", "full"]
@@ -66,6 +68,7 @@ class Scale:
         epochs: number of epochs of an iid stream.
         slices: size of the slices table.
         iid_batch: images per batch of an iid stream.
+        precision: numbers that the nets of every run compute in.
     """
 
     name: ScaleName
@@ -76,6 +79,21 @@ class Scale:
     epochs: int
     slices: SliceScale
     iid_batch: int = 128
+    precision: Precision = "float32"
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder that holds the runs of this scale in this precision."""
+        return self.name if self.precision == "float32" else f"{self.name}-{self.precision}"
+
+    def computing_in(self, precision: Precision) -> Scale:
+        """Return the same scale with nets that compute in another precision."""
+        return dataclasses.replace(self, precision=precision)
+
+    @property
+    def published(self) -> bool:
+        """Whether the runs have the size of the paper's."""
+        return self.computing_in("float32") == FULL
 
 
 ANY = tuple(range(1, 101))

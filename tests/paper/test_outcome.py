@@ -279,3 +279,13 @@ def test_groups_that_a_scale_has_too_few_classes_for_are_a_departure() -> None:
     text = gather("slices", EXPERIMENTS["slices"], SMOKE, {}, 1).to_markdown()
     assert "10x10: 4 groups instead of 10" in text
     assert "50x2: 2 groups" not in text
+
+
+def test_each_precision_has_runs_and_a_table_of_its_own(tmp_path: Path) -> None:
+    half = SMALL.computing_in("bf16")
+    assert (SMALL.folder, half.folder) == ("small", "small-bf16")
+    assert {cell.config.options["precision"] for cell in TWO.cells(half)} == {"bf16"}  # type: ignore[union-attr]
+    assert FULL.computing_in("bf16").published and not half.published
+    text = gather("two", TWO, half, {}, 1).to_markdown()
+    assert "--scale small --precision bf16" in text and "compute in bf16" in text
+    assert "bf16" not in gather("two", TWO, SMALL, {}, 1).to_markdown()
