@@ -58,7 +58,7 @@ SSD = {
     "matching": "gradients",
     "real_images": None,
     "summary_images": None,
-    "augment": {"brightness": 0.5, "saturation": 2.0, "contrast": 0.5, "shift": 0.125},
+    "augment": {"brightness": 0.5, "saturation": 2.0, "contrast": 0.5, "shift": 0.125, "enabled": True},
 }
 PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
     "er-ema": {

@@ -13,6 +13,7 @@ from engram.cli.tables import readable_bytes
 from engram.experiment.learning import learn_into, open_learner, teaching_lock
 from engram.experiment.run import Interrupted
 from engram.experiment.save_interval import SaveInterval
+from engram.methods import DEFAULT_METHOD
 from engram.options import ComputeOptions, ImageOptions, LearnerOptions, MemoryOptions, TrainingOptions
 from engram.streams import BATCH, DataError, ImageReading, to_batches
 
@@ -73,7 +74,9 @@ def build_parser() -> Parser:
     )
     parser.add_argument("folder", type=Path, help="folder with one folder of images per class")
     parser.add_argument("--into", type=Path, required=True, help="folder of the saved learner")
-    parser.add_argument("--method", type=str | None, default=None, help="method of a new learner (default: scr+ssd)")
+    parser.add_argument(
+        "--method", type=str | None, default=None, help=f"method of a new learner (default: {DEFAULT_METHOD})"
+    )
     parser.add_argument("--size", type=Count, default=32, help="pixels per side of the images, for a new learner")
     parser.add_argument("--batch", type=Count, default=BATCH, help="number of images in a batch")
     parser.add_argument("--order_seed", type=int, default=0, help="seed of the order in which images come")

@@ -58,7 +58,16 @@ class Series:
 
 
 def line_chart(title: str, x_label: str, y_label: str, series: Sequence[Series], *, log_y: bool = False) -> str:
-    """Return a chart of lines with markers. Lines differ in color and in dashes."""
+    """Return a chart of lines with markers. Lines differ in color and in dashes.
+
+    Args:
+        title: title of the chart.
+        x_label: label of the x axis.
+        y_label: label of the y axis.
+        series: lines, by name.
+        log_y: make the y axis logarithmic, if all values are positive.
+    """
+    log_y = log_y and all(y > 0 for y in _heights(series))
     return _chart(title, x_label, y_label, series, joined=True, log_x=False, log_y=log_y)
 
 
@@ -147,12 +156,17 @@ def _draw(axes: Axes, index: int, series: Series, joined: bool) -> None:
         line.set_markeredgewidth(0)
 
 
+def _heights(series: Sequence[Series]) -> list[float]:
+    """Return y of all points, and both ends of all bands."""
+    return [y for one in series for _, y in one.points] + [end for one in series for ends in one.band for end in ends]
+
+
 def _scale(axes: Axes, series: Sequence[Series], log_x: bool, log_y: bool) -> None:
     """Set the scales and the ends of the axes: y begins at zero, or below it if values are negative."""
     from matplotlib.ticker import LogLocator, MaxNLocator
 
     xs = [x for one in series for x, _ in one.points]
-    ys = [y for one in series for _, y in one.points] + [end for one in series for ends in one.band for end in ends]
+    ys = _heights(series)
     axes.set(xscale="log" if log_x else "linear", yscale="log" if log_y else "linear")
     for axis, values, logarithmic, most in ((axes.xaxis, xs, log_x, 4), (axes.yaxis, ys, log_y, 6)):
         if logarithmic:

@@ -285,7 +285,9 @@ def test_each_precision_has_runs_and_a_table_of_its_own(tmp_path: Path) -> None:
     half = SMALL.computing_in("bf16")
     assert (SMALL.folder, half.folder) == ("small", "small-bf16")
     assert {cell.config.options["precision"] for cell in TWO.cells(half)} == {"bf16"}  # type: ignore[union-attr]
-    assert FULL.computing_in("bf16").published and not half.published
+    assert FULL.computing_in("bf16").published
+    assert not half.published
     text = gather("two", TWO, half, {}, 1).to_markdown()
-    assert "--scale small --precision bf16" in text and "compute in bf16" in text
+    assert "--scale small --precision bf16" in text
+    assert "compute in bf16" in text
     assert "bf16" not in gather("two", TWO, SMALL, {}, 1).to_markdown()
