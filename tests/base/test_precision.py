@@ -20,7 +20,7 @@ from tests.helpers import feed, fingerprint, small_learner, toy_images, toy_stre
 
 
 def losses(method: str, precision: Any) -> list[float]:
-    """The losses of one step on images with wrong labels, after the same float32 training. Losses near zero are noise."""
+    """The losses of one step, after the same float32 training. Labels are wrong, as losses near zero are noise."""
     learner = Learner(method, **small_options(method) | {"repeats": 1, "net": {"width": 16}})
     feed(learner, toy_stream(2, 6))
     learner.model.net.precision = precision
