@@ -16,7 +16,7 @@ test: $(VENV)/.developing
 coverage: $(VENV)/.developing
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -q -n $(WORKERS) --cov=engram --cov-report=term:skip-covered
 
-# Faults at length: 220 kills, 22,000 malformed inputs, 100,000 batches. About two hours.
+# Faults at length: 220 kills, 25,000 malformed inputs, 100,000 batches. About two hours.
 soak: $(VENV)/.developing
 	ENGRAM_SOAK=1 OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -q -n $(WORKERS) tests/faults tests/serve
 

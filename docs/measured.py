@@ -486,6 +486,7 @@ VALUES: dict[str, Callable[[], str]] = {
     "soak malformed batches": lambda: f"{read('soak')['malformed_batches']:,}",
     "soak altered checkpoints": lambda: f"{read('soak')['altered_checkpoints']:,}",
     "soak altered files": lambda: f"{read('soak')['altered_files']:,}",
+    "soak altered archives": lambda: f"{read('soak')['altered_archives']:,}",
     "soak loads": lambda: f"{read('soak')['loads_beside_saves']:,}",
     "soak batches": lambda: f"{read('soak')['batches']:,}",
     "full answers softmax": full_answers("softmax, mirrored"),
