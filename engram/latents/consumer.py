@@ -66,7 +66,8 @@ class LatentConsumer(StreamConsumer[StepContext]):
     def _new_memory(self, image_shape: tuple[int, int, int]) -> Store:
         if self.front is None:
             return super()._new_memory(image_shape)
-        return make_store({**self.options, "freeze": self.freeze}, self.front.shape)
+        options = {**self.options, "freeze": self.freeze}
+        return make_store(options, self.front.shape, self._provides("stored logits"))
 
     def _new_theta(self, image_shape: tuple[int, int, int]) -> SummarizingNet:
         if self.front is None:

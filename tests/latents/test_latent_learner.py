@@ -32,7 +32,7 @@ def bits(module: nn.Module) -> bytes:
     return b"".join(tensor.contiguous().numpy().tobytes() for tensor in tensors.values())
 
 
-@pytest.mark.parametrize(("method", "freeze"), [("er-ema", "until:2"), ("scr+ssd", "all")])
+@pytest.mark.parametrize(("method", "freeze"), [("er-ema", "until:2"), ("scr+ssd", "all"), ("der++", "until:2")])
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_contract(method: str, freeze: str, check: Any) -> None:
     check(lambda **changes: latent_learner(method, freeze, **changes | {"codec": "latent8"}))
@@ -56,7 +56,9 @@ def test_the_frozen_part_is_untouched_after_a_thousand_batches(freeze: str) -> N
 
 
 @pytest.mark.parametrize("freeze", FREEZES)
-@pytest.mark.parametrize("method", ["er", "er-ace", "pcr", "mir", "gss", "aser", "ewc++", "lwf", "a-gem", "dvc"])
+@pytest.mark.parametrize(
+    "method", ["er", "er-ace", "pcr", "mir", "gss", "aser", "ewc++", "lwf", "a-gem", "dvc", "der++", "rar"]
+)
 def test_every_kind_of_method_learns_on_latents(method: str, freeze: str) -> None:
     learner = feed(latent_learner(method, freeze), toy_stream(2, 4))
     assert set(learner.predict(X)) <= {0, 1, 2, 3}
