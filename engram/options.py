@@ -32,7 +32,8 @@ CodecName: TypeAlias = Annotated[
     str,
     Convert(
         lambda text: parse_codec(text).name,
-        "a codec: float32, uint8, jpeg(QUALITY), webp(QUALITY), avif(QUALITY), avif(QUALITY,SIDE), latent8 or latent16",
+        "a codec: float32, uint8, jpeg(QUALITY), webp(QUALITY), avif(QUALITY), avif(QUALITY,SIDE), avif(auto), latent8 "
+        "or latent16",
     ),
 ]
 DeviceName: TypeAlias = Annotated[str, Convert(resolve_device, "auto, cpu, cuda, cuda:N or mps")]
@@ -77,8 +78,8 @@ class MemoryOptions(TypedDict, total=False):
         Default("float32"),
         (
             "How images are stored: float32 (as they are), uint8, jpeg(QUALITY), webp(QUALITY) or avif(QUALITY), which "
-            "takes the fewest bytes; avif(QUALITY,SIDE) makes them smaller first. Outputs of a "
-            "frozen net: latent8 (the default there) or latent16."
+            "takes the fewest bytes; avif(QUALITY,SIDE) makes them smaller first; avif(auto) lowers its quality as "
+            "classes get less room. Outputs of a frozen net: latent8 (the default there) or latent16."
         ),
     ]
     keep_originals: Annotated[

@@ -26,7 +26,16 @@ from engram.base.rng import Randomness
 from engram.base.settings import as_plain_data
 from engram.base.undo import Undo, remember_module
 from engram.base.validation import Label, check_images, check_labels
-from engram.memory import ExportedMemory, Store, divide_total, exported_from, fill_store, make_store, most_copies
+from engram.memory import (
+    ExportedMemory,
+    Store,
+    divide_total,
+    exported_from,
+    fill_store,
+    lower_quality,
+    make_store,
+    most_copies,
+)
 from engram.nets import ConvNet, custom_theta, require_theta
 from engram.options import CommonOptions
 from engram.persistence.checkpoint import write_checkpoint
@@ -250,6 +259,7 @@ class StreamConsumer(Part, Generic[C]):
                 self.summarizer.push(stream, ctx)
         with self.clock("store"):
             report = self._offer(stream, ctx)
+            lower_quality(self._memory)
         if self.summarizer:
             with computing_in(self.precision, self.device):
                 self.summarizer.after_store(stream, report, ctx)

@@ -11,7 +11,7 @@ from engram.augmentations import UNCHANGED, ViewAugmentation
 from engram.base.errors import InputError
 from engram.base.interfaces import StepPart
 from engram.base.settings import schema_of
-from engram.memory import Codec, Compressed, Uint8
+from engram.memory import AutoQuality, Codec, Compressed, Uint8
 from engram.methods import Composition
 from engram.summarize import AugmentationRanges
 
@@ -59,7 +59,7 @@ def above_cut(composition: Composition, given: Mapping[str, Any]) -> Composition
 
 def require_latent_codec(codec: Codec) -> None:
     """Raise an `InputError` if a codec cannot keep latents."""
-    if isinstance(codec, Uint8 | Compressed):
+    if isinstance(codec, Uint8 | Compressed | AutoQuality):
         raise InputError(
             f"codec {codec.name} keeps pixels, and a frozen net gives latents: use latent8, latent16 or float32"
         )

@@ -21,8 +21,10 @@ from torch import Tensor
 
 from engram.base.errors import InputError
 from engram.base.naming import suggest
+from engram.base.part import Part
 from engram.memory import avif, webp
 from engram.memory.latent import Latent8, Latent16
+from engram.persistence.state import Tree
 
 
 class Codec(Protocol):
@@ -138,6 +140,45 @@ class Compressed:
         return min(self.side, size[0]), min(self.side, size[1])
 
 
+class AutoQuality(Part):
+    """Stores images as AVIF with a quality that the memory lowers when its classes have too little room.
+
+    Pictures can be read whatever quality they were made with.
+    """
+
+    name = "avif(auto)"
+    qualities = (70, 50, 35)
+    """From the first images on, to the lowest."""
+
+    def __init__(self) -> None:
+        self.add_state("level", 0)
+        self.level: int
+        """Which of the qualities it is at."""
+        self._codecs = [Compressed("avif", quality) for quality in self.qualities]
+
+    @property
+    def can_lower(self) -> bool:
+        return self.level + 1 < len(self.qualities)
+
+    def lower(self) -> None:
+        """Encode with the next lower quality from now on."""
+        self.level += 1
+
+    def record_bytes(self, shape: tuple[int, int, int]) -> int | None:
+        return None
+
+    def encode(self, images: Tensor) -> list[Tensor]:
+        return self._codecs[self.level].encode(images)
+
+    def decode(self, records: Sequence[Tensor], shape: tuple[int, int, int]) -> Tensor:
+        return self._codecs[self.level].decode(records, shape)
+
+    def load_state(self, tree: Tree) -> None:
+        super().load_state(tree)
+        if not 0 <= self.level < len(self.qualities):
+            raise ValueError(f"{self.name} has no quality number {self.level}")
+
+
 SMALLEST_SIDE = 4
 """Smallest number of pixels per side that images are stored with."""
 
@@ -175,8 +216,11 @@ DEFAULT_QUALITY = {"jpeg": 75, "webp": 50, "avif": 35}
 def parse_codec(text: str) -> Codec:
     """Return the codec that a name such as "float32", "webp(50)" or "webp(50,16)" stands for.
 
-    The numbers are the quality and the pixels per side of the stored picture; "webp" alone means webp(50).
+    The numbers are the quality and the pixels per side of the stored picture; "webp" alone means webp(50). "avif(auto)"
+    chooses the quality.
     """
+    if text == AutoQuality.name:
+        return AutoQuality()
     match = re.fullmatch(r"(\w+)(?:\((\d{1,3})(?:, ?(\d{1,4}))?\))?", text)
     if not match or match[1] not in CODECS:
         raise InputError(f"unknown codec {text!r}{suggest(match[1] if match else text, list(CODECS))}")

@@ -15,6 +15,7 @@ from engram.base.part import Part
 from engram.base.undo import Undo
 from engram.memory.budget import FIRST_SLOTS, ByteLimit, Limit, SlotLimit
 from engram.memory.codecs import Codec, Float32
+from engram.memory.encoding_anew import grow_scale
 from engram.memory.latent import Latent8
 from engram.memory.logits import add_logits, as_rows, split_record
 from engram.memory.packing import pack, unpack
@@ -65,6 +66,8 @@ class Store(Part):
         if isinstance(self.codec, Latent8):
             self.codec.begin(shape[0])
             self.add_state("scale", self.codec)
+        elif isinstance(self.codec, Part):
+            self.add_state("codec", self.codec)
         self.limit.check_codec(self.codec, shape)
         self.shape, self.pixels = shape, math.prod(shape)
         self.keep_originals, self.keeps_logits = keep_originals, keeps_logits
@@ -157,12 +160,7 @@ class Store(Part):
     def encode(self, images: Tensor) -> list[Tensor]:
         """Return images as the codec encodes them. If its scale is too small for them, all records are made anew."""
         if isinstance(self.codec, Latent8) and not self.codec.holds(images):
-            held = self.encoded_images()
-            anew = self.codec.grown([*held, *self.originals.values()], self.shape, images)
-            tails = [record[len(image) :] for record, image in zip(self.records, held, strict=True)]
-            self.records = [torch.cat(parts) for parts in zip(anew[: self.size], tails, strict=True)]
-            self.originals = dict(zip(self.originals, anew[self.size :], strict=True))
-            self.version += 1
+            grow_scale(self, self.codec, images)
         return self.codec.encode(images)
 
     def put_record(self, slot: int, record: Tensor, label: int, priority: float = 1.0) -> int | None:
@@ -305,11 +303,11 @@ class Store(Part):
         columns = {name: getattr(self, name).clone() for name in COLUMNS}
         records, originals = list(self.records), dict(self.originals)
         seen, stored, used = self.seen, self.stored, self.used
-        undo_scale = self.codec.remember() if isinstance(self.codec, Latent8) else None
+        undo_codec = self.codec.remember() if isinstance(self.codec, Part) else None
 
         def undo() -> None:
-            if undo_scale:
-                undo_scale()
+            if undo_codec:
+                undo_codec()
             for name, column in columns.items():
                 setattr(self, name, column)
             self.records, self.originals = records, originals
