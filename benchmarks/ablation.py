@@ -16,12 +16,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from answers import answers
+
 from engram import Method, RunConfig, run
-from engram.classifiers import Softmax
 from engram.experiment.result import read_result
 from engram.memory import Reservoir
 from engram.methods import MEMORIES, METHODS
-from engram.schemes import AsymmetricReplay, MomentumDistillation, ProxyContrastiveReplay
+from engram.schemes import (
+    AsymmetricReplay,
+    DarkExperienceReplay,
+    MomentumDistillation,
+    ProxyContrastiveReplay,
+)
 
 PROTOCOL: dict[str, Any] = {
     "dataset": "cifar100",
@@ -62,26 +68,34 @@ def without_augmentation(**changes: Any) -> Method:
     return replace(FLAGSHIP, augment=None, settings=own, **changes)
 
 
+def with_bytes(memory_bytes: int, codec: str) -> Variant:
+    """Return er-ema with another limit and codec."""
+    return Variant(options={"memory_bytes": memory_bytes, "codec": codec})
+
+
 VARIANTS: dict[str, Variant] = {
     "er-ema": Variant(),
     "1 repeat": Variant(options={"repeats": 1}),
     "4 repeats": Variant(options={"repeats": 4}),
+    "avif(50)": Variant(options={"codec": "avif(50)"}),
+    "avif(auto)": Variant(options={"codec": "avif(auto)"}),
+    "avif(35), 460,800 bytes": with_bytes(460_800, "avif(35)"),
+    "avif(50), 460,800 bytes": with_bytes(460_800, "avif(50)"),
+    "avif(auto), 460,800 bytes": with_bytes(460_800, "avif(auto)"),
+    "webp(50)": Variant(options={"codec": "webp(50)"}),
+    "raw bytes": Variant(options={"codec": "uint8"}),
+    "reservoir": Variant(replace(FLAGSHIP, policy=Reservoir)),
+    "no views": Variant(without_augmentation()),
     "views of full size": Variant(settings={"augment": {"side": 1.0}}),
     "views of half the side": Variant(settings={"augment": {"side": 0.5}}),
-    "no views": Variant(without_augmentation()),
-    "no mirror image": Variant(settings={"classifier": {"mirror": False}}),
-    "softmax": Variant(replace(FLAGSHIP, classifier=Softmax)),
-    "reservoir": Variant(replace(FLAGSHIP, policy=Reservoir)),
-    "webp(50)": Variant(options={"codec": "webp(50)"}),
-    "avif(25)": Variant(options={"codec": "avif(25)"}),
-    "avif(50)": Variant(options={"codec": "avif(50)"}),
-    "avif(50,16)": Variant(options={"codec": "avif(50,16)"}),
-    "raw bytes": Variant(options={"codec": "uint8"}),
     "er-ace": with_scheme(AsymmetricReplay),
     "pcr": with_scheme(ProxyContrastiveReplay),
-    "mkd": with_scheme(MomentumDistillation),
-    "summaries": Variant(replace(FLAGSHIP, **MEMORIES["ssd"])),
+    "der++": with_scheme(DarkExperienceReplay),
+    "avif(25)": Variant(options={"codec": "avif(25)"}),
+    "avif(50,16)": Variant(options={"codec": "avif(50,16)"}),
     "summaries, raw bytes": Variant(replace(FLAGSHIP, **MEMORIES["ssd"]), options={"codec": "uint8"}),
+    "summaries": Variant(replace(FLAGSHIP, **MEMORIES["ssd"])),
+    "mkd": with_scheme(MomentumDistillation),
 }
 
 
@@ -95,7 +109,10 @@ def main() -> None:
     options = parser.parse_args()
     for seed in range(options.seeds):
         for name in options.only:
-            result = run(config_of(name, seed, options.precision), options.runs / f"{name}-{seed}", resume=True)
+            folder = options.runs / f"{name}-{seed}"
+            result = run(config_of(name, seed, options.precision), folder, resume=True)
+            if name == "er-ema" and not (folder / "answers.json").exists():
+                (folder / "answers.json").write_text(json.dumps(answers(folder)["accuracies"]))
             print(f"{name}, seed {seed}: {result.average_end_accuracy:.1f}", flush=True)
             options.out.write_text(json.dumps(collected(options.runs), indent=1) + "\n")
 
@@ -109,9 +126,11 @@ def config_of(name: str, seed: int, precision: str) -> RunConfig:
 
 
 def collected(runs: Path) -> dict[str, Any]:
-    """Return the results that are there, by variant and seed."""
+    """Return the results that are there, and what other classifiers answer from er-ema, by variant and seed."""
     found = {folder.name: folder / "result.json" for folder in sorted(runs.iterdir())}
-    return {name: read_result(file).to_dict() for name, file in found.items() if file.exists()}
+    results = {name: read_result(file).to_dict() for name, file in found.items() if file.exists()}
+    read = {path.parent.name: json.loads(path.read_text()) for path in sorted(runs.glob("*/answers.json"))}
+    return {"runs": results, "answers": read}
 
 
 if __name__ == "__main__":
