@@ -1,4 +1,4 @@
-"""Every measured figure of README.md and docs/*.md, from the files under results/.
+"""Every measured figure of README.md and docs/*.md, and the table of `engram recommend`, from the files under results/.
 
 A document marks where one stands:
 
@@ -20,6 +20,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from choices import TARGET, choices_text
 from measured import ROOT, TABLES, VALUES
 
 MARK = re.compile(r"<!-- (table|value) (.+?) -->(.*?)<!-- end -->", re.DOTALL)
@@ -30,9 +31,9 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="change nothing; fail where documents differ")
     options = parser.parse_args()
     stale = 0
-    for path in documents():
-        before = path.read_text(encoding="utf-8")
-        after = filled(before)
+    for path in (*documents(), TARGET):
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
+        after = choices_text() if path == TARGET else filled(before)
         if before == after:
             continue
         stale += 1

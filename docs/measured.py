@@ -326,11 +326,16 @@ def smoke() -> str:
 
 
 def codecs() -> str:
+    """Bytes of an image by codec and size, and what is lost of the smallest."""
+    found = read("codecs")
+    sizes = sorted({one["pixels"] for one in found})
     rows = []
-    for one in read("codecs"):
-        lost = "nothing" if one["decibels"] is None else f"{one['decibels']:.1f} dB"
-        rows.append([f"`{one['codec']}`", f"{one['bytes']:,.0f}", lost])
-    return table(("codec", "bytes of an image", "what is lost of an image that came as bytes"), rows)
+    for codec in dict.fromkeys(one["codec"] for one in found):
+        by_size = {one["pixels"]: one for one in found if one["codec"] == codec}
+        least = by_size[sizes[0]]["decibels"]
+        lost = "nothing" if least is None else f"{least:.1f} dB"
+        rows.append([f"`{codec}`", *(f"{by_size[size]['bytes']:,.0f}" for size in sizes), lost])
+    return table(("codec", *(f"bytes at {size} px" for size in sizes), f"lost at {sizes[0]} px"), rows)
 
 
 def bench() -> str:
@@ -431,6 +436,42 @@ def precision() -> str:
     return table(("method", "seed", "precision", "the net", "its average"), rows)
 
 
+def ablation() -> str:
+    """End accuracy by what was changed in er-ema, with differences to it seed by seed, most accurate first."""
+    found: dict[str, dict[str, RunResult]] = {}
+    for name, saved in read("ablation")["runs"].items():
+        variant, _, seed = name.rpartition("-")
+        found.setdefault(variant, {})[seed] = RunResult.from_dict(saved)
+    base = found["er-ema"]
+    rows = []
+    for variant, runs in found.items():
+        ends = [run.average_end_accuracy for run in runs.values()]
+        shared = [seed for seed in runs if seed in base]
+        changes = [runs[seed].average_end_accuracy - base[seed].average_end_accuracy for seed in shared]
+        batches = [run.images_seen / run.config.options["batch"] for run in runs.values()]
+        steps = [1000 * run.seconds["train"] / count for run, count in zip(runs.values(), batches, strict=True)]
+        cells = [
+            "`er-ema` as it is" if variant == "er-ema" else variant,
+            str(len(runs)),
+            f"{mean(run.memory_images for run in runs.values()):,.0f}",
+            f"{mean(steps):.0f}",
+            str(Interval.of(ends)),
+            "" if variant == "er-ema" else Interval.of(changes).signed(len(changes)),
+        ]
+        rows.append((mean(ends), cells))
+    head = ("what is changed", "n", "images", "ms a batch", "end accuracy", "difference")
+    return table(head, [cells for _, cells in sorted(rows, key=lambda row: -row[0])])
+
+
+def ablation_answers() -> str:
+    """End accuracy of er-ema's runs by classifier."""
+    found: dict[str, list[float]] = {}
+    for answers in read("ablation")["answers"].values():
+        for classifier, accuracies in answers.items():
+            found.setdefault(classifier, []).append(mean(accuracies))
+    return table(("classifier", "end accuracy"), [[name, str(Interval.of(ends))] for name, ends in found.items()])
+
+
 def latent_replay() -> str:
     """Accuracy, bytes and time by limit and by what is kept: means over seeds, with intervals for accuracy."""
     rows: dict[tuple[int, str], list[dict[str, Any]]] = {}
@@ -471,6 +512,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "fast": fast,
     "tiny and mini": tiny_mini,
     "smoke": smoke,
+    "ablation": ablation,
+    "ablation answers": ablation_answers,
     "latent replay": latent_replay,
     "precision": precision,
     "codecs": codecs,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from engram.memory import ExportedMemory
     from engram.methods import Method
     from engram.persistence.checkpoint import CheckpointError
+    from engram.recommending import Recommendation, recommend
     from engram.streams import DataError, class_incremental, from_arrays, load_dataset, register_dataset
     from engram.summary_memory import SummaryMemory
     from engram.testing import check_method
@@ -34,6 +35,7 @@ __all__ = [
     "NotReadyError",
     "Predictor",
     "Prequential",
+    "Recommendation",
     "RunConfig",
     "RunResult",
     "SummaryMemory",
@@ -43,6 +45,7 @@ __all__ = [
     "evaluate",
     "from_arrays",
     "load_dataset",
+    "recommend",
     "register_dataset",
     "run",
     "score_images",
@@ -62,6 +65,7 @@ _HOMES = {
     "NotReadyError": "engram.base.errors",
     "Predictor": "engram.deployment",
     "Prequential": "engram.evaluation",
+    "Recommendation": "engram.recommending",
     "RunConfig": "engram.experiment.config",
     "RunResult": "engram.experiment.result",
     "SummaryMemory": "engram.summary_memory",
@@ -70,6 +74,7 @@ _HOMES = {
     "evaluate": "engram.evaluation",
     "from_arrays": "engram.streams",
     "load_dataset": "engram.streams",
+    "recommend": "engram.recommending",
     "register_dataset": "engram.streams",
     "run": "engram.experiment.run",
     "score_images": "engram.evaluation",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,8 +17,8 @@ from engram.base.averaged import AveragedModel
 from engram.base.batch import Batch, choose
 from engram.base.context import StepContext
 from engram.base.devices import using_threads
-from engram.base.divergence import has_diverged
-from engram.base.errors import InputError, NonFiniteLossError, NotReadyError
+from engram.base.divergence import require_bounded, require_finite_loss
+from engram.base.errors import InputError, NotReadyError
 from engram.base.exclusive import exclusive
 from engram.base.initialization import materialize
 from engram.base.interfaces import Augmentation, Classifier, Policy, Retrieval, Scheme, StoreReport
@@ -34,9 +33,8 @@ from engram.nets import ReducedResNet18, require_size
 from engram.options import LearnerArguments, LearnerOptions, PartOptions, Reading, resolve_options
 from engram.persistence.restore import restored
 from engram.persistence.state import Tree, pad_optimizer_state
+from engram.recommending import recommend
 from engram.streams import BATCH, ImageReading, read_if_files, to_batches
-
-LOWER_RATE = "the batch was not learned; lower the learning rate"
 
 
 class Learner(LatentConsumer):
@@ -228,6 +226,14 @@ class Learner(LatentConsumer):
             super().save(path, extra)
 
     @classmethod
+    def recommended(
+        cls, limit: int | str, *, classes: int, image_size: int = 32, **arguments: Unpack[LearnerArguments]
+    ) -> Learner:
+        """Return a new learner with what `recommend` says of a limit in bytes. Other arguments come first."""
+        found: Any = recommend(limit, classes=classes, image_size=image_size).arguments
+        return cls(**found | arguments)
+
+    @classmethod
     def load(
         cls,
         path: str | Path,
@@ -308,13 +314,11 @@ class Learner(LatentConsumer):
         loss = self.scheme.loss(stream, replay, ctx)
         if loss is None:
             return
-        if not math.isfinite(float(loss.detach())):
-            raise NonFiniteLossError(f"the loss became {float(loss.detach())} at batch {self.iteration}: {LOWER_RATE}")
+        require_finite_loss(loss, self.iteration)
         loss.backward()
         self.scheme.adjust_gradients(stream, ctx)
         self.optimizer.step()
-        if has_diverged(self.model.net):
-            raise NonFiniteLossError(f"the net's numbers grew without bound at batch {self.iteration}: {LOWER_RATE}")
+        require_bounded(self.model.net, self.iteration)
         self.scheme.after_step(ctx)
         self.optimizer.zero_grad()
         self.model.version += 1

@@ -8,6 +8,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from engram.base.errors import NonFiniteLossError
+
+LOWER_RATE = "the batch was not learned; lower the learning rate"
+
+
+def require_finite_loss(loss: Tensor, batch: int) -> None:
+    """Raise a `NonFiniteLossError` if the loss of a batch, given by its number, is infinite or NaN."""
+    value = float(loss.detach())
+    if not math.isfinite(value):
+        raise NonFiniteLossError(f"the loss became {value} at batch {batch}: {LOWER_RATE}")
+
+
+def require_bounded(module: nn.Module, batch: int) -> None:
+    """Raise a `NonFiniteLossError` if a net has diverged at the batch of this number."""
+    if has_diverged(module):
+        raise NonFiniteLossError(f"the net's numbers grew without bound at batch {batch}: {LOWER_RATE}")
+
 
 @torch.no_grad()
 def has_diverged(module: nn.Module) -> bool:

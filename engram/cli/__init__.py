@@ -18,8 +18,9 @@ COMMANDS = {
     "compare": "print a table of finished runs: text, Markdown, CSV or LaTeX",
     "paper": "run a table or figure of the paper, here or on a Ray cluster",
     "report": "write one self-contained HTML page about finished runs",
+    "recommend": "say which method and settings suit a limit in bytes",
     "methods": "list the methods with their parts and papers",
-    "memory": "show the memory of a run, export it, or import it into a new learner",
+    "memory": "show the memory of a run, export it, or import it into a learner",
     "serve": "serve learners by HTTP, with a page for the browser",
     "data": "list, describe, check and download data sets",
     "bench": "measure how fast this machine learns, against its own limit",
@@ -73,7 +74,7 @@ def _execute(command: str, arguments: list[str]) -> int:
 
 
 def _help() -> str:
-    lines = [f"  {name:<9} {summary}" for name, summary in COMMANDS.items()]
+    lines = [f"  {name:<10} {summary}" for name, summary in COMMANDS.items()]
     return "\n".join(
         [
             "usage: engram COMMAND ...",
