@@ -1,0 +1,89 @@
+"""The picture of accuracy against bytes and against seconds, drawn from the files under results/.
+
+python docs/frontier.py
+"""
+
+from __future__ import annotations
+
+import re
+from statistics import mean
+from typing import Any
+
+import matplotlib
+from measured import ROOT, read
+
+from engram.experiment.result import RunResult
+from engram.paper.targets import Targets
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+TARGET = ROOT / "docs" / "pictures" / "frontier.png"
+RAW_IMAGE = 3 * 32 * 32
+PAPER_ROWS = {"scr+ssd": "scr+ssd", "scr": "scr", "dvc": "dvc", "er": "er"}
+OURS, THEIRS, PLAIN = "#b3402a", "#2a5db3", "#77767b"
+STEPS = {"1 repeat": "er-ema, 1 step", "er-ema": "er-ema, 2 steps", "4 repeats": "er-ema, 4 steps"}
+
+PLACES = {"aser": (6, 2), "scr": (-20, 3), "dvc": (6, -9), "er": (-14, 3), "gss": (7, -3)}
+"""Where the labels of points stand that would cover each other."""
+
+
+def main() -> None:
+    pyplot.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False})
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
+    draw_bytes(left)
+    draw_seconds(right)
+    figure.savefig(TARGET, dpi=110, metadata={"Software": None})
+    print(f"{TARGET.relative_to(ROOT)} written")
+
+
+def draw_bytes(axes: Any) -> None:
+    """End accuracy at the paper's own protocol: the paper's figures, and runs of er-ema."""
+    for row, label in PAPER_ROWS.items():
+        found = {k: Targets("table_baselines").of(row, "cifar100", k, "acc") for k in (1, 5, 10)}
+        points = [(100 * k * RAW_IMAGE, target[0]) for k, target in found.items() if target]
+        axes.plot(*zip(*points, strict=True), marker="o", color=THEIRS if row == "scr+ssd" else PLAIN, linewidth=1)
+        axes.annotate(label, points[-1], xytext=(6, -3), textcoords="offset points", color=PLAIN)
+    for limit, accuracy, label in full_runs():
+        axes.plot(limit, accuracy, marker="s", color=OURS)
+        axes.annotate(label, (limit, accuracy), xytext=(7, -3), textcoords="offset points", color=OURS)
+    axes.set(
+        xscale="log", xlabel="bytes of images in the memory", ylabel="end accuracy %", ylim=(0, None), xlim=(2.2e5, 7e6)
+    )
+    axes.set_xticks([307_200, 1_536_000, 3_072_000], ["307 kB", "1.5 MB", "3.1 MB"])
+    axes.set_xticks([], minor=True)
+    axes.set_title("All of CIFAR-100, ten tasks (circles: the paper's figures)", fontsize=10, loc="left")
+
+
+def full_runs() -> list[tuple[int, float, str]]:
+    """Return limit, end accuracy and label of the runs of er-ema at the paper's own protocol."""
+    answered = read("full-answers")[0]
+    limit = answered["config"]["memory_bytes"]
+    return [(limit, mean(answered["accuracies"]["nearest class mean, mirrored"]), "er-ema, 4 steps")]
+
+
+def draw_seconds(axes: Any) -> None:
+    """End accuracy at the small protocol against the seconds of training, all with the bytes of 30 raw images."""
+    points: dict[str, list[RunResult]] = {}
+    for file in ("paper-small-main", "paper-small-components"):
+        for name, saved in read(file)["results"].items():
+            if match := re.fullmatch(r"cifar100/([^-]+(?:-[a-z]+)?)-k30/seed-\d+", name):
+                points.setdefault(match[1], []).append(RunResult.from_dict(saved))
+    for name, saved in read("ablation")["runs"].items():
+        if name.rpartition("-")[0] in STEPS:
+            points.setdefault(STEPS[name.rpartition("-")[0]], []).append(RunResult.from_dict(saved))
+    for label, runs in points.items():
+        color = OURS if label.startswith("er-ema") else THEIRS if label == "scr+ssd" else PLAIN
+        seconds = mean(sum(run.seconds[part] for part in ("train", "store", "summarize", "theta")) for run in runs)
+        accuracy = mean(run.average_end_accuracy for run in runs)
+        axes.plot(seconds, accuracy, marker="s" if color == OURS else "o", color=color)
+        place = PLACES.get(label, (6, -3))
+        axes.annotate(label, (seconds, accuracy), xytext=place, textcoords="offset points", fontsize=8, color=color)
+    axes.set(xscale="log", xlabel="seconds of training on one core", ylabel="end accuracy %", ylim=(0, None))
+    axes.set_xticks([100, 200, 500, 1000], ["100", "200", "500", "1,000"])
+    axes.set_xticks([], minor=True)
+    axes.set_title("Three tasks of CIFAR-100, the bytes of 30 raw images", fontsize=10, loc="left")
+
+
+if __name__ == "__main__":
+    main()
