@@ -41,7 +41,7 @@ def test_python_examples_run(number: int, tmp_path: Path, monkeypatch: pytest.Mo
 def test_commands_shown_exist_and_parse() -> None:
     block = README.split("## On the command line")[1].split("```")[1].replace("\\\n   ", "")
     shown = re.findall(r"^engram (\w+) (.*?)(?:  |$)", block, flags=re.MULTILINE)
-    assert len(shown) == 10
+    assert len(shown) == 11
     assert {command for command, _ in shown} <= set(COMMANDS)
     runs = [arguments.split() for command, arguments in shown if command == "run"]
     assert len(runs) == 2
