@@ -76,4 +76,6 @@ def test_the_limit_is_that_of_the_memory(avalanche: Any) -> None:
 def test_the_examples_of_the_reference_run(avalanche: Any) -> None:
     from engram.avalanche import storage
 
-    assert doctest.testmod(storage) == (0, 6)
+    failed, attempted = doctest.testmod(storage)
+    assert not failed
+    assert attempted > 5
