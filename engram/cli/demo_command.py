@@ -12,8 +12,9 @@ from engram.base.settings import Count, schema_of
 from engram.cli.console import plain_console
 from engram.cli.parser import Parser
 from engram.cli.run_command import execute, seed_folders
-from engram.experiment.demo import METHODS, demo_config
+from engram.experiment.demo import METHODS, demo_config, what_was_seen
 from engram.experiment.jobs import Job
+from engram.experiment.result import read_result
 from engram.options import ComputeOptions
 
 
@@ -48,6 +49,22 @@ def main(argv: list[str]) -> int:
     )
     code = execute(jobs, out, again=shlex.join(["engram", "demo", "--resume", "--out", str(out)]))
     if code == 0:
-        sheet = out / "scr+ssd" / "seed-0" / "memory" / "contact-sheet.png"
-        console.print(f"First images above their summaries: {sheet}", soft_wrap=True)
+        console.print(f"\n{what_was_seen(_ends(out, seeds))}", soft_wrap=True)
+        console.print("Ten images are a toy. What suits your own limit in bytes, and your own photos:\n")
+        console.print(
+            "engram recommend --bytes 300KB --classes 100\nengram learn FOLDER_OF_PHOTOS --into my-learner",
+            soft_wrap=True,
+        )
+        sheet = out / "scr+ssd" / "seed-0" / "memory" / "stream-sheet.png"
+        console.print(f"\nHow images of the stream became summaries: {sheet}", soft_wrap=True)
     return code
+
+
+def _ends(out: Path, seeds: int) -> dict[str, list[float]]:
+    """Return the end accuracies of each method, by seed."""
+    return {
+        method: [
+            read_result(out / method / f"seed-{seed}" / "result.json").average_end_accuracy for seed in range(seeds)
+        ]
+        for method in METHODS
+    }

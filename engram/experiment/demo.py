@@ -8,6 +8,9 @@ batches. Everything else, including the learning rate of the summaries, is the p
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from engram.evaluation import Interval
 from engram.experiment.config import RunConfig
 from engram.methods import find_method
 
@@ -31,3 +34,29 @@ def demo_config(method: str, seed: int) -> RunConfig:
         keep_originals="claims" in parts.policy.provides,
         settings=settings,
     )
+
+
+def what_was_seen(ends: Mapping[str, Sequence[float]]) -> str:
+    """Return in words what the runs show.
+
+    Args:
+        ends: end accuracies of each method in percent, with the same seeds in the same order.
+    """
+    plain, dynamic, summaries = (ends[method] for method in METHODS)
+    over_plain, over_dynamic = _difference(summaries, plain), _difference(summaries, dynamic)
+    first = f"Summaries change the end accuracy of plain replay by {over_plain.signed()} points"
+    second = f"That of the dynamic memory alone they change by {over_dynamic.signed()} points"
+    return f"{first}, {_certainty(over_plain)}.\n{second}, {_certainty(over_dynamic)}."
+
+
+def _difference(of: Sequence[float], over: Sequence[float]) -> Interval:
+    return Interval.of([one - other for one, other in zip(of, over, strict=True)])
+
+
+def _certainty(difference: Interval) -> str:
+    """Return in words whether a difference may be chance."""
+    if difference.half_width is None:
+        return "of one seed, which says nothing about chance"
+    if abs(difference.mean) > difference.half_width:
+        return "more than chance explains"
+    return "which may be chance"

@@ -98,23 +98,26 @@ def save_stream_sheet(learner: Learner, stream: TaskStream, folder: Path) -> Non
 def stream_sheet(
     memory: Store, names: Sequence[str], arrivals: Mapping[int, Sequence[Tensor]], zoom: int | None = None
 ) -> Image.Image:
-    """Draw one row per slot: its original image, images of its class from the stream, and the image it holds now.
+    """Draw one row per slot: its first image, images of its class from the stream, and the summary it holds now.
 
     Args:
         memory: the memory; it must keep the originals of these slots.
         names: names of the classes, by class index.
         arrivals: images of the stream to show, by slot.
-        zoom: width and height of a drawn pixel; if not given, images are about 48 pixels wide.
+        zoom: width and height of a drawn pixel; if not given, images are about 64 pixels wide.
     """
     size = memory.shape[-1]
-    zoom = zoom or max(1, round(48 / size))
+    zoom = zoom or max(1, round(64 / size))
     side = size * zoom
     height = side + GAP + CAPTION
     columns = 2 + max(len(images) for images in arrivals.values())
-    sheet = Image.new("RGB", (columns * (side + GAP) + 3 * GAP, len(arrivals) * height + GAP), "white")
+    sheet = Image.new("RGB", (columns * (side + GAP) + 3 * GAP, len(arrivals) * height + GAP + CAPTION), "white")
     pen = ImageDraw.Draw(sheet)
+    for column, heading in ((0, "first"), (1, "later images of the stream"), (columns - 1, "summary")):
+        apart = GAP * ((column > 0) + (column == columns - 1))
+        pen.text((GAP + column * (side + GAP) + apart, 0), heading, fill="black")
     for row, (slot, images) in enumerate(arrivals.items()):
-        top = GAP + row * height
+        top = GAP + CAPTION + row * height
         pen.text((GAP, top), names[int(memory.labels[slot])], fill="black")
         held = memory.read(torch.tensor([slot])).x[0].cpu()
         for column, pixels in enumerate([memory.read_original(slot), *images, held]):

@@ -16,7 +16,7 @@ from engram import Learner
 from engram.cli import COMMANDS, main
 from engram.experiment.config import RunConfig, changed_settings
 from engram.experiment.demo import METHODS as DEMO_METHODS
-from engram.experiment.demo import demo_config
+from engram.experiment.demo import demo_config, what_was_seen
 from tests.helpers import start_engram
 from tests.summarize.test_stream_summarizer import without_training
 
@@ -294,10 +294,19 @@ def test_demo_compares_with_and_without_summaries(
     assert main(["demo", "--seeds", "1", "--out", str(tmp_path / "demo")]) == 0
     shown = capsys.readouterr().out
     assert all(re.search(rf"^{re.escape(method)} +1 ", shown, flags=re.MULTILINE) for method in DEMO_METHODS)
-    assert (tmp_path / "demo" / "scr+ssd" / "seed-0" / "memory" / "contact-sheet.png").is_file()
+    assert (tmp_path / "demo" / "scr+ssd" / "seed-0" / "memory" / "stream-sheet.png").is_file()
+    assert "of one seed, which says nothing about chance" in shown
+    assert "engram recommend --bytes 300KB --classes 100" in shown
     with pytest.raises(SystemExit, match="2"):
         main(["demo", "--seeds", "0", "--out", str(tmp_path / "none")])
     assert "seeds is 0: need a whole number of at least 1" in capsys.readouterr().err
+
+
+def test_the_demonstration_says_what_was_seen_and_how_certain_it_is() -> None:
+    said = what_was_seen({"scr": [50, 51, 49], "scr+dynamic": [60, 70, 62], "scr+ssd": [64, 66, 65]})
+    first, second = said.splitlines()
+    assert "by +15.0 ± 2.5 points, more than chance explains" in first
+    assert "by +1.0 ± 10.8 points, which may be chance" in second
 
 
 def test_demo_resets_at_every_task_and_has_more_than_ten_rounds_in_each(monkeypatch: pytest.MonkeyPatch) -> None:

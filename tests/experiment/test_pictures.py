@@ -53,8 +53,8 @@ def test_between_original_and_summary_stand_images_that_arrived_of_the_class() -
     memory = learner.memory
     arrived = [torch.full((1, 16, 16), level) for level in (0.0, 1.0)]
     sheet = stream_sheet(memory, ["zero", "one"], {1: arrived, 0: arrived}, zoom=1)
-    assert sheet.size == (4 * (16 + GAP) + 3 * GAP, 2 * (16 + GAP + CAPTION) + GAP)
-    top = GAP + CAPTION
+    assert sheet.size == (4 * (16 + GAP) + 3 * GAP, 2 * (16 + GAP + CAPTION) + GAP + CAPTION)
+    top = GAP + 2 * CAPTION
     for row, slot in enumerate((1, 0)):
         pixels = [memory.read_original(slot), *arrived, memory.read(torch.tensor([slot])).x[0]]
         for left, shown in zip((GAP, 3 * GAP + 16, 4 * GAP + 32, 6 * GAP + 48), pixels, strict=True):
@@ -80,9 +80,9 @@ def test_a_sheet_of_the_stream_shows_the_run_s_own_images_class_by_class(tmp_pat
     arrivals = np.concatenate([batch for task in stream.tasks for batch in task.batches])
     for row, label in enumerate(learner.labels):
         own = levels[arrivals[labels[arrivals] == label]]
-        middle = GAP + CAPTION + row * (48 + GAP + CAPTION) + 24
-        first = sheet.getpixel((GAP + 24, middle))
-        shown = [sheet.getpixel((2 * GAP + column * (48 + GAP) + 24, middle)) for column in range(1, STREAM_IMAGES + 1)]
+        middle = GAP + 2 * CAPTION + row * (64 + GAP + CAPTION) + 32
+        first = sheet.getpixel((GAP + 32, middle))
+        shown = [sheet.getpixel((2 * GAP + column * (64 + GAP) + 32, middle)) for column in range(1, STREAM_IMAGES + 1)]
         assert first == (own[0],) * 3
         assert shown[0] == (own[1],) * 3
         assert shown[-1] == (own[-1],) * 3
