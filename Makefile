@@ -36,7 +36,7 @@ notebooks: $(VENV)/.documenting
 # The measured figures of README and docs, from results/.
 docs-results: $(VENV)/.ready
 	$(VENV)/bin/python docs/generate.py
-	$(VENV)/bin/python docs/frontier.py
+	$(VENV)/bin/python docs/figures.py
 
 # requirements.txt with checksums, from constraints.txt. OWN names wheels to take instead of the index's: torch's CPU build.
 hashes: $(VENV)/.ready

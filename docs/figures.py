@@ -18,7 +18,7 @@ from engram.paper.targets import Targets
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-TARGET = ROOT / "docs" / "pictures" / "frontier.png"
+PICTURES = ROOT / "docs" / "pictures"
 RAW_IMAGE = 3 * 32 * 32
 PAPER_ROWS = {"scr+ssd": "scr+ssd", "scr": "scr", "dvc": "dvc", "er": "er"}
 OURS, THEIRS, PLAIN = "#b3402a", "#2a5db3", "#77767b"
@@ -28,13 +28,43 @@ PLACES = {"aser": (6, 2), "scr": (-20, 3), "dvc": (6, -9), "er": (-14, 3), "gss"
 """Where the labels of points stand that would cover each other."""
 
 
+HEADLINE = {"scr": PLAIN, "scr+dynamic": "#2f8a4c", "scr+ssd": THEIRS}
+
+
 def main() -> None:
     pyplot.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False})
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
     draw_bytes(left)
     draw_seconds(right)
-    figure.savefig(TARGET, dpi=110, metadata={"Software": None})
-    print(f"{TARGET.relative_to(ROOT)} written")
+    save(figure, "frontier.png")
+    figure, sides = pyplot.subplots(1, 2, figsize=(11, 4.4), layout="constrained", sharey=True)
+    for axes, reading in zip(sides, ("net", "averaged"), strict=True):
+        draw_headline(axes, reading)
+    sides[0].legend(frameon=False)
+    save(figure, "headline.png")
+
+
+def save(figure: Any, name: str) -> None:
+    figure.savefig(PICTURES / name, dpi=110, metadata={"Software": None})
+    print(f"{(PICTURES / name).relative_to(ROOT)} written")
+
+
+def draw_headline(axes: Any, reading: str) -> None:
+    """Mean accuracy over the tasks seen, after each task, at the paper's own protocol; a band spans the seeds."""
+    for number, (method, color) in enumerate(HEADLINE.items()):
+        runs = runs_of("paper-full-components", 100)[method]
+        curves = [run.readings[reading].average_accuracy_after_task for run in runs]
+        tasks = range(1, len(curves[0]) + 1)
+        axes.plot(tasks, [mean(values) for values in zip(*curves, strict=True)], color=color, label=method, marker=".")
+        lowest, highest = ([end(values) for values in zip(*curves, strict=True)] for end in (min, max))
+        axes.fill_between(tasks, lowest, highest, color=color, alpha=0.2, linewidth=0)
+        target = Targets("table_component").of(method, "cifar100", 1, "acc")
+        if target:
+            beside = len(tasks) + 0.35 + 0.2 * number
+            axes.errorbar(beside, *target, color=color, fmt="D", markersize=4, capsize=2)
+    axes.set(xlabel="tasks learned", ylabel="mean accuracy over these tasks %", xticks=range(1, 11), ylim=(0, 70))
+    what = "the net as trained" if reading == "net" else "its moving average"
+    axes.set_title(f"Answers of {what} (diamonds: the paper's end points)", fontsize=10, loc="left")
 
 
 def draw_bytes(axes: Any) -> None:
@@ -55,6 +85,15 @@ def draw_bytes(axes: Any) -> None:
     axes.set_title("All of CIFAR-100, ten tasks (circles: the paper's figures)", fontsize=10, loc="left")
 
 
+def runs_of(file: str, images: int) -> dict[str, list[RunResult]]:
+    """Return the runs of a table of the paper on CIFAR-100 with so many images, by method, without other settings."""
+    found: dict[str, list[RunResult]] = {}
+    for name, saved in read(file)["results"].items():
+        if match := re.fullmatch(rf"cifar100/([^-]+(?:-[a-z]+)?)-k{images}/seed-\d+", name):
+            found.setdefault(match[1], []).append(RunResult.from_dict(saved))
+    return found
+
+
 def full_runs() -> list[tuple[int, float, str]]:
     """Return limit, end accuracy and label of the runs of er-ema at the paper's own protocol."""
     answered = read("full-answers")[0]
@@ -66,9 +105,8 @@ def draw_seconds(axes: Any) -> None:
     """End accuracy at the small protocol against the seconds of training, all with the bytes of 30 raw images."""
     points: dict[str, list[RunResult]] = {}
     for file in ("paper-small-main", "paper-small-components"):
-        for name, saved in read(file)["results"].items():
-            if match := re.fullmatch(r"cifar100/([^-]+(?:-[a-z]+)?)-k30/seed-\d+", name):
-                points.setdefault(match[1], []).append(RunResult.from_dict(saved))
+        for method, runs in runs_of(file, 30).items():
+            points.setdefault(method, []).extend(runs)
     for name, saved in read("ablation")["runs"].items():
         if name.rpartition("-")[0] in STEPS:
             points.setdefault(STEPS[name.rpartition("-")[0]], []).append(RunResult.from_dict(saved))
