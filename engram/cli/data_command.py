@@ -87,7 +87,8 @@ def _cache(clear: bool, console: Console) -> int:
 
 
 def _info(name: str, console: Console) -> int:
-    if name not in DATASETS and Path(name).expanduser().is_dir():
+    path = Path(name).expanduser()
+    if name not in DATASETS and (path.is_dir() or dataset_in(path)):
         return _check(name, False, console)
     known = known_dataset(name)
     place = known.find(data_folder())

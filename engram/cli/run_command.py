@@ -24,7 +24,7 @@ from engram.experiment.events import Event
 from engram.experiment.jobs import Job, cores
 from engram.experiment.mlflow_log import MlflowLog
 from engram.experiment.result import RunResult
-from engram.experiment.run import Interrupted, batch_counts
+from engram.experiment.run import Interrupted, NothingBegun, batch_counts
 from engram.experiment.save_interval import SaveInterval
 from engram.experiment.scheduler import run_jobs
 from engram.experiment.tensorboard import TensorBoardLog
@@ -74,13 +74,15 @@ def main(argv: list[str]) -> int:
 
 
 def configuration_to_resume(arguments: list[str]) -> list[str]:
-    """Return the option that reads the configuration of the run to resume; nothing if no run began there."""
+    """Return the option that reads the configuration of the run to resume; an `InputError` if no run began there."""
     found = [value or following for name, value, following in _options(arguments) if name == "--out"]
     folder = Path(found[-1]).expanduser() if found and found[-1] else None
     if folder is None:
         return []
     begun = [path for path in (folder, *seed_folders(folder).values()) if (path / "config.yaml").is_file()]
-    return [f"--config={begun[0] / 'config.yaml'}"] if begun else []
+    if not begun:
+        raise InputError(f"no run began in {folder}, so there is none to resume: name a method and a data set")
+    return [f"--config={begun[0] / 'config.yaml'}"]
 
 
 def seed_folders(folder: Path) -> dict[int, Path]:
@@ -131,6 +133,9 @@ def execute(jobs: list[Job], out: Path, *, again: str, logs: Sequence[EventLog] 
                 results = _run_several(jobs, out, on_event, should_stop)
             else:
                 results = [jobs[0].run(should_stop, lambda event: on_event(0, event))]
+        except NothingBegun as stopped:
+            console.print(f"{stopped}. Nothing was begun: use the same command again", soft_wrap=True)
+            return should_stop.exit_code
         except Interrupted as stopped:
             reason = stopped if len(jobs) == 1 else progress.summary()
             console.print(f"{reason}. Everything is saved in {out}. To continue:\n{again}", soft_wrap=True)

@@ -37,9 +37,13 @@ class Interrupted(Exception):
     """Raised when a run was asked to stop. If it had begun, it has saved a checkpoint."""
 
 
+class NothingBegun(Interrupted):
+    """Raised when a run was asked to stop before there was anything to save."""
+
+
 def run(
     config: RunConfig,
-    out: Path,
+    out: str | Path,
     *,
     resume: bool = False,
     checkpoint_every: SaveInterval = EVERY_MINUTE,
@@ -56,6 +60,7 @@ def run(
         on_event: called with each event: at the start, after every batch, round and task, and at the end.
         should_stop: called after every batch; if it returns true, the run saves and raises `Interrupted`.
     """
+    out = Path(out).expanduser()
     folder = RunFolder(out)
     if not folder.is_empty() and not resume:
         raise InputError(
@@ -66,7 +71,8 @@ def run(
         with stop_decoding_on(should_stop):
             stream = stream_of(config)
     except DecodingStopped:
-        raise Interrupted("stopped while images were decoded") from None
+        kind = NothingBegun if folder.is_empty() else Interrupted
+        raise kind("stopped while images were decoded") from None
     job = _Run(config.filled(stream), stream, folder, on_event)
     out.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(out):

@@ -95,7 +95,7 @@ class ExportedMemory:
             folder: path of the folder; it must not exist.
             names: names of the classes, if labels are numbers.
         """
-        folder = Path(folder)
+        folder = Path(folder).expanduser()
         if folder.exists():
             raise InputError(f"{folder} exists already: choose another folder")
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ class ExportedMemory:
     @classmethod
     def read(cls, folder: str | Path) -> ExportedMemory:
         """Return the memory that `write` wrote to a folder."""
-        path = Path(folder) / FILE
+        path = Path(folder).expanduser() / FILE
         if not path.exists() and not path.is_symlink():
             raise InputError(f"{folder} holds no exported memory: {FILE} is not there")
         try:

@@ -91,9 +91,9 @@ class FileTree:
         return self.read_all([name], limit)[name]
 
     def read_lines(self, name: str) -> list[str]:
-        """Return the lines of a text file."""
+        """Return the lines of a text file, without the mark that some programs put at its beginning."""
         try:
-            return self.read(name, LARGEST_TEXT).decode().splitlines()
+            return self.read(name, LARGEST_TEXT).decode("utf-8-sig").splitlines()
         except UnicodeDecodeError as error:
             raise DataError(f"{self.place}: {name} is not a text file ({error.reason}): obtain it again") from error
 

@@ -27,15 +27,18 @@ def find_dataset(root: Path, names: Sequence[str], holds: Callable[[Path], bool]
         root: folder to look in.
         names: names of the data set, the preferred one first; spelling and punctuation do not matter.
         holds: returns whether a folder is the data set itself.
-        longer: whether the name of an archive may go on behind the name, as in mini-imagenet-subset.zip.
+        longer: whether the name of an archive, or of a folder that is the data set itself, may go on behind the name,
+            as in mini-imagenet-subset.zip.
     """
     if root.is_dir() and holds(root):
         return root
     inside = sorted(root.iterdir()) if root.is_dir() else [root]
-    return next(_candidates(inside, [plain_name(name) for name in names], longer), None)
+    return next(_candidates(inside, [plain_name(name) for name in names], holds, longer), None)
 
 
-def _candidates(paths: Sequence[Path], names: Sequence[str], longer: bool) -> Iterator[Path]:
+def _candidates(
+    paths: Sequence[Path], names: Sequence[str], holds: Callable[[Path], bool], longer: bool
+) -> Iterator[Path]:
     folders = [path for path in paths if path.is_dir()]
     archives = [(path, stem) for path in paths if path.is_file() and (stem := _stem(path.name))]
     for name in names:
@@ -43,6 +46,7 @@ def _candidates(paths: Sequence[Path], names: Sequence[str], longer: bool) -> It
     for name in names:
         yield from (path for path, stem in archives if plain_name(stem) == name)
     for name in names if longer else ():
+        yield from (path for path in folders if plain_name(path.name).startswith(name) and holds(path))
         yield from (path for path, stem in archives if plain_name(stem).startswith(name))
 
 

@@ -26,8 +26,10 @@ Classes = dict[str, list[str]]
 
 ROLES: dict[str, Role] = {
     **dict.fromkeys(("train", "training", "trainset", "trainingset", "traindata", "trainingdata"), "train"),
-    **dict.fromkeys(("test", "testing", "testset", "testdata"), "test"),
-    **dict.fromkeys(("val", "valid", "validation", "valset", "validationset", "dev"), "val"),
+    **dict.fromkeys(("trainimages", "trainingimages"), "train"),
+    **dict.fromkeys(("test", "testing", "testset", "testdata", "testimages", "testingimages"), "test"),
+    **dict.fromkeys(("val", "valid", "validation", "valset", "validationset", "valimages", "dev"), "val"),
+    **dict.fromkeys(("eval", "evaluation", "validationimages"), "val"),
 }
 """Folder names of training, test and validation images, as `plain_name` writes them."""
 NAMELESS = {"image", "images", "img", "imgs", "jpg", "jpeg", "png"}
@@ -78,7 +80,6 @@ class _Folder:
 
 def recognize(tree: FileTree) -> Layout:
     """Return the layout of the image files in `tree`. An unclear layout raises a DataError."""
-    left_out: list[str] = []
     ignored = [f"{len(tree.ignored):,} hidden or system files: {listed(tree.ignored)}"] if tree.ignored else []
     top = _Folder()
     images = image_names(tree)
@@ -94,10 +95,7 @@ def recognize(tree: FileTree) -> Layout:
     for role, folders in _splits(tree, top).items():
         classes: Classes = {}
         for inside in folders:
-            its, unnamed = _classes(tree, inside)
-            if unnamed:
-                left_out.append(f"{len(unnamed):,} images that are not in the folder of a class: {listed(unnamed)}")
-            for each, names in its.items():
+            for each, names in _classes(tree, inside).items():
                 classes.setdefault(each, []).extend(names)
         if classes:
             found[role] = classes
@@ -106,7 +104,10 @@ def recognize(tree: FileTree) -> Layout:
             f"{tree.place} has no image in a folder of its class, but {len(images):,} images elsewhere"
             f"{f' ({listed(images)})' if images else ''}: put the images in {tree.place}/<class>/"
         )
-    return Layout(found, tuple(left_out), tuple(ignored))
+    used = {name for classes in found.values() for names in classes.values() for name in names}
+    unnamed = [name for name in images if name not in used]
+    words = f"{len(unnamed):,} images that are not in the folder of a class: {listed(unnamed)}"
+    return Layout(found, (words,) if unnamed else (), tuple(ignored))
 
 
 def image_names(tree: FileTree) -> list[str]:
@@ -146,7 +147,9 @@ def train_and_test(
             "have no class in common: to let the test images be taken from each class, put all classes into one folder"
         )
     if test is not None and (unknown := sorted(test.keys() - train.keys())):
-        raise DataError(f"{tree.place}: class {unknown[0]!r} has test images but no training image: add some")
+        alike = [each for each in sorted(train) if plain_name(each) == plain_name(unknown[0])]
+        remedy = f"rename it, if it is the class {alike[0]!r} of the training images" if alike else "add some"
+        raise DataError(f"{tree.place}: class {unknown[0]!r} has test images but no training image: {remedy}")
     for words in left_out:
         _log.warning("%s: left out %s", tree.place, words)
     return train, test, left_out + layout.ignored
@@ -205,18 +208,32 @@ def _splits_in_classes(top: _Folder) -> dict[Role, list[_Folder]]:
     return found
 
 
-def _classes(tree: FileTree, top: _Folder) -> tuple[Classes, list[str]]:
-    """Return the image files of each class, and those that are in no folder of a class."""
+def _classes(tree: FileTree, top: _Folder) -> Classes:
+    """Return the image files of each class."""
     top = _inner(top)
     if not top.named():
-        return {}, top.all_images()
+        return {}
     classes: Classes = {}
     for name, folder in top.folders.items():
         if not folder.images and folder.named():
-            raise DataError(
-                f"{tree.place}: {folder.path} has no images itself but the folders {listed(folder.folders)}, so it is "
-                "unclear which of the two are the classes: move these folders up into "
-                f"{top.path or './'} if they are the classes, or the images in them into {folder.path} if it is one"
-            )
+            raise DataError(_unclear(tree, top, folder))
         classes[name] = sorted(folder.all_images())
-    return classes, top.images
+    return classes
+
+
+def _unclear(tree: FileTree, top: _Folder, folder: _Folder) -> str:
+    """Return in words why it is unclear which folders are the classes, and what to do."""
+    place, inner = f"{tree.place}: {folder.path}", listed(folder.folders)
+    beside = [
+        each for each in top.folders.values() if each is not folder and each.folders.keys() & folder.folders.keys()
+    ]
+    if beside:
+        return (
+            f"{place} and {beside[0].path} both have folders named {inner}, so it is unclear what the two are: rename "
+            "them to train/ and test/ if they hold training and test images of these classes"
+        )
+    return (
+        f"{place} has no images itself but the folders {inner}, so it is unclear which of the two are the classes: "
+        f"move these folders up into {top.path or './'} if they are the classes, or the images in them into "
+        f"{folder.path} if it is one"
+    )

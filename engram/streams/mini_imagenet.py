@@ -11,6 +11,7 @@ these are the training and test images.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import logging
 import mmap
@@ -81,7 +82,7 @@ def _lists_wnids(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        lines = file.read(1000).decode("latin1").splitlines()
+        lines = file.read(1000).removeprefix(codecs.BOM_UTF8).decode("latin1").splitlines()
     return lines[:1] == ["filename,label"] and all(re.fullmatch(r".+,n\d{8}", line) for line in lines[1:2])
 
 

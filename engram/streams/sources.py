@@ -140,7 +140,9 @@ def _folder(place: Path, reading: ImageReading) -> Batches:
     if not place.exists():
         raise DataError(f"{place} is not there: name a folder with one folder of images per class")
     tree = open_files(place)
-    train, _, _ = train_and_test(tree, recognize(tree))
+    train, test, _ = train_and_test(tree, recognize(tree))
+    if test:
+        _log.warning("%s: its %d test images are not learned from", place, sum(map(len, test.values())))
     files = [(name, each) for each in sorted(train) for name in train[each]]
     size, source = reading.size or FOLDER_SIZE, TreeImages(tree, reading.fit)
     order = _order(len(files), reading)

@@ -60,7 +60,22 @@ def load_tiny_imagenet(place: Path, size: int = 64, skip_damaged: bool = False) 
         for images, test in ((train, False), (tested, True))
         for label, name in _numbered(images, classes, across_classes=test)
     ]
-    return from_files("tiny-imagenet", tree, files, _names(tree, classes), size, skip_damaged, layout.ignored)
+    return from_files(
+        "tiny-imagenet",
+        tree,
+        files,
+        _names(tree, classes),
+        size,
+        skip_damaged,
+        (*_unused(tree, files), *layout.ignored),
+    )
+
+
+def _unused(tree: FileTree, files: list[ImageFile]) -> tuple[str, ...]:
+    """Return in words which images are not used, such as the published test images, which have no labels."""
+    used = {file.name for file in files}
+    spare = [name for name in image_names(tree) if name not in used]
+    return (f"{len(spare):,} images that are neither training nor validation images: {listed(spare)}",) if spare else ()
 
 
 def _require_agreement(tree: FileTree, classes: list[str]) -> None:

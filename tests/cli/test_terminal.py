@@ -119,6 +119,8 @@ def test_a_run_is_continued_by_its_folder_alone(
         assert (out / seed / "config.yaml").read_text() == (runs / "er-1" / seed / "config.yaml").read_text()
     assert main(["run", "--resume", "--out", str(runs / "scr")]) == 0
     assert re.search(r"^scr +1 ", capsys.readouterr().out, flags=re.MULTILINE)
+    assert main(["run", "--resume", "--out", str(runs / "none")]) == 1
+    assert "no run began in" in capsys.readouterr().err
     assert main(["run", "er", "--resume", "--out", str(runs / "scr")]) == 1
     assert "method is scr, not er" in capsys.readouterr().err
 

@@ -247,8 +247,9 @@ def test_a_run_stops_at_once_while_it_decodes(signal_number: int, pets: Path, ca
     output, _ = process.communicate(timeout=60)
     assert time.monotonic() - began < 8, "all of it would take longer than 16 seconds"
     assert process.returncode == 128 + signal_number
-    assert "stopped while images were decoded" in output
+    assert "stopped while images were decoded. Nothing was begun: use the same command again" in output
     assert entries(cache) == []
+    assert not (tmp_path / "run").exists()
 
 
 def test_check_stops_at_once_too(pets: Path, cache: Path) -> None:

@@ -1,5 +1,6 @@
 """Image files as people have them: what is a class, a training image or a test image, and what is refused."""
 
+import codecs
 import io
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from PIL import Image
 
 from engram.cli import main
-from engram.streams import DATASETS, DataError, Dataset, class_incremental, load_dataset
+from engram.streams import DATASETS, DataError, Dataset, ImageReading, class_incremental, load_dataset, to_batches
 from engram.streams import images as images_module
 from tests.streams.imagefiles import mini_files, pack, picture, tiny_files, write
 
@@ -42,6 +43,7 @@ def counts(data: Dataset) -> tuple[tuple[str, ...], int, int]:
         (["train/images/a", "train/images/b", "test/images/a", "test/images/b"], "ab"),
         (["train/a/images", "train/b/images", "test/a", "test/b"], "ab"),
         (["a/train", "b/train", "a/test", "b/test"], "ab"),
+        (["train_images/a", "train_images/b", "test_images/a", "test_images/b"], "ab"),
     ],
     ids=lambda value: value if isinstance(value, str) else value[0],
 )
@@ -116,6 +118,37 @@ def test_all_usual_suffixes_and_none_are_read(tmp_path: Path) -> None:
 def test_unclear_folders_are_refused_with_the_way_out(folders: list[str], message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=message):
         load_dataset(str(write(tmp_path / "own", images(*folders))))
+
+
+@pytest.mark.parametrize(
+    "folders", [("train/a", "train/b", "test/a", "test/b"), ("a/train", "b/train", "a/test", "b/test")]
+)
+def test_images_beside_the_splits_are_said(
+    folders: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = write(tmp_path / "own", images(*folders) | {"preview.png": picture(1, 16, "PNG")})
+    assert main(["data", "check", str(place)]) == 0
+    assert "Left out: 1 images that are not in the folder of a class: preview.png" in capsys.readouterr().out
+
+
+def test_folders_of_the_same_classes_are_told_how_to_be_named(tmp_path: Path) -> None:
+    place = write(tmp_path / "own", images("fold1/a", "fold1/b", "fold2/a", "fold2/b"))
+    with pytest.raises(DataError, match=r"fold1/ and fold2/ both have folders named a, b.* rename them to train/ and"):
+        load_dataset(str(place))
+
+
+def test_a_class_that_is_spelled_in_two_ways_is_named(tmp_path: Path) -> None:
+    place = write(tmp_path / "own", images("train/Cat", "train/dog", "test/cat", "test/dog"))
+    with pytest.raises(DataError, match=r"class 'cat' has test images .* rename it, if it is the class 'Cat'"):
+        load_dataset(str(place))
+
+
+def test_learning_from_a_folder_says_that_test_images_are_not_learned(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    batches = to_batches(write(tmp_path / "own", images("train/a", "train/b", "test/a", "test/b")), ImageReading())
+    assert sum(len(labels) for _, labels in batches) == 12
+    assert "its 12 test images are not learned from" in caplog.text
 
 
 def test_images_that_are_in_no_class_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -205,6 +238,25 @@ def test_csv_files_of_mini_imagenet_are_found_anywhere(tmp_path: Path) -> None:
     write(tmp_path / "mini-imagenet", moved)
     data = load_dataset("mini-imagenet", root=tmp_path)
     assert (len(data.class_names), len(data.train_y), len(data.test_y)) == (4, 40, 8)
+
+
+def test_csv_files_that_a_spreadsheet_wrote_are_read(tmp_path: Path) -> None:
+    files = mini_files()
+    marked = {name: codecs.BOM_UTF8 + files[name] if name.endswith(".csv") else files[name] for name in files}
+    write(tmp_path / "mini-imagenet-84", marked)
+    data = load_dataset("mini-imagenet", root=tmp_path)
+    assert (len(data.class_names), len(data.train_y), len(data.test_y)) == (4, 40, 8)
+
+
+def test_images_of_tiny_imagenet_without_labels_are_said_to_be_left_out(tmp_path: Path) -> None:
+    files = tiny_files() | {f"test/images/test_{index}.JPEG": picture(index, 64) for index in range(3)}
+    data = load_dataset("tiny-imagenet", root=write(tmp_path / "tiny-imagenet-200", files))
+    assert data.left_out[0].startswith("3 images that are neither training nor validation images: test/images/test_0")
+
+
+def test_info_takes_the_path_of_an_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "info", str(pack(tmp_path / "mini-imagenet.zip", mini_files()))]) == 0
+    assert "holds 4 classes, 40 training images" in capsys.readouterr().out
 
 
 def test_an_image_that_a_csv_file_lists_must_be_there_once(tmp_path: Path) -> None:
