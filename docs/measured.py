@@ -524,7 +524,24 @@ TABLES: dict[str, Callable[[], str]] = {
     "growth, memory": lambda: growth("memory_size"),
     "growth, stream": growth_stream,
 }
+
+
+def files_of(version: str) -> str:
+    """The files with runs that a version made."""
+    every = sorted(path.stem for path in (ROOT / "results").glob("*.json"))
+    *names, last = [f"`{name}.json`" for name in every if version in versions_in(read(name))]
+    return f"{', '.join(names)} and {last}"
+
+
+def versions_in(saved: Any) -> set[str]:
+    """Return the versions that made the runs in what a file under results/ holds."""
+    inner = saved.values() if isinstance(saved, dict) else saved if isinstance(saved, list) else ()
+    own = {str(saved["version"])} if isinstance(saved, dict) and "version" in saved else set()
+    return own.union(*map(versions_in, inner))
+
+
 VALUES: dict[str, Callable[[], str]] = {
+    "files of 0.2.0": lambda: files_of("0.2.0"),
     "soak kills": lambda: f"{read('soak')['kills']:,}",
     "soak malformed batches": lambda: f"{read('soak')['malformed_batches']:,}",
     "soak altered checkpoints": lambda: f"{read('soak')['altered_checkpoints']:,}",

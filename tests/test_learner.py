@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from engram import InputError, Learner
+from engram import ExportedMemory, InputError, Learner, Predictor, RunConfig, run
 from engram.base.errors import NonFiniteLossError
 from engram.base.interfaces import Classifier
 from engram.methods import find_method
@@ -460,3 +460,20 @@ def test_once_boundaries_are_said_new_classes_reset_nothing() -> None:
     learner.observe(toy_images([2, 3], 17), [2, 3])
     assert learner.summarizer.age == 8
     assert learner.summarizer.queue.classes == [2, 3]
+
+
+def test_a_path_in_the_home_folder_is_taken_as_such_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    learner = small_learner("er")
+    learner.observe(GOOD, [0, 1])
+    learner.save("~/mine")
+    learner.save("~/small", inference_only=True)
+    learner.export_memory().write("~/memory")
+    config = RunConfig("er", dataset="digits", tasks=1, images_per_class=4, settings={"net": {"width": 8}})
+    run(config, "~/run")
+    assert Learner.load("~/mine").iteration == 1
+    assert len(Predictor.load("~/small").labels) == 2
+    assert len(ExportedMemory.read("~/memory").images) == learner.memory.size
+    assert Learner.load("~/run").iteration == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]

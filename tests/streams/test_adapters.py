@@ -1,5 +1,6 @@
 """Data sets of other libraries, as far as they are known by what they can do, and pairs of arrays."""
 
+import io
 import json
 from pathlib import Path
 
@@ -191,6 +192,20 @@ def test_streams_deliver_names_and_numbers_only_where_there_are_none(source: obj
         assert np.array_equal(x, same), "names change nothing about the order"
         assert [labels[each] for each in number] == y.tolist()
     assert stream.digest() == numbered.digest()
+
+
+def test_a_real_hugging_face_data_set_is_a_stream() -> None:
+    hugging_face = pytest.importorskip("datasets")
+    features = hugging_face.Features(
+        {"img": hugging_face.Image(), "label": hugging_face.ClassLabel(names=list(Pictures.classes))}
+    )
+    pictures = [{"bytes": picture(index, 16, "PNG"), "path": None} for index in range(24)]
+    source = hugging_face.Dataset.from_dict({"img": pictures, "label": LABELS.tolist()}, features=features)
+    data = class_incremental(source, seed=0, classes_per_task=2).dataset
+    assert data.class_names == Pictures.classes
+    assert (len(data.train_y), len(data.test_y)) == (20, 4)
+    first = np.asarray(Image.open(io.BytesIO(pictures[0]["bytes"]))).transpose(2, 0, 1)
+    assert (data.train_x == first).all((1, 2, 3)).sum() == 1
 
 
 def test_classes_with_the_same_name_are_told_apart_by_their_numbers(caplog: pytest.LogCaptureFixture) -> None:
