@@ -98,7 +98,16 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
         }
     },
     "der++": {"scheme": {**SGD, "replay": 10, "alpha": 0.3, "beta": 0.5}},
-    "pcr": {"scheme": {**SGD, "replay": 10, "temperature": 0.09, "augment": VIEW | {"jitter_kind": "multiplicative"}}},
+    "pcr": {
+        "scheme": {
+            **SGD,
+            "replay": 10,
+            "temperature": 0.09,
+            "views": "two",
+            "passes": "separate",
+            "augment": VIEW | {"jitter_kind": "multiplicative"},
+        }
+    },
     "mir": {"scheme": ER, "retrieval": {"candidates": 50}},
     "gss": {"scheme": ER, "policy": {"batch": 10, "references": 10, "first_score": 0.1}},
     "aser": {"scheme": {**ER, "passes": "thrice"}, "retrieval": SHAPLEY, "policy": SHAPLEY},

@@ -8,6 +8,8 @@ So a class is pushed away only while the step shows it, and more so if the step 
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -28,14 +30,15 @@ def proxy_contrastive_loss(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 class ProxyContrastiveReplay(LabelScheme):
-    """Contrasts images with the proxies of the classes in the step. Each image is there twice: as it is and augmented.
-
-    Stream and replay images take a forward pass each. No step is taken while the memory is empty.
+    """Contrasts images with the proxies of the classes in the step. No step is taken while the memory is empty.
 
     Args:
         replay: number of memory images replayed in one step.
         temperature: temperature of the loss (T).
         learning_rate: learning rate of SGD on the net.
+        views: "two" shows each image as it comes and in an augmented view, as published; "one" only as it comes, which
+            is for methods that augment images before every step.
+        passes: "separate" runs stream and replay in a forward pass each, as published; "joint" in one pass.
         augment: augmentation that makes the second view.
     """
 
@@ -46,10 +49,13 @@ class ProxyContrastiveReplay(LabelScheme):
         replay: Natural = 10,
         temperature: Positive = 0.09,
         learning_rate: NonNegative = 0.1,
+        views: Literal["two", "one"] = "two",
+        passes: Literal["separate", "joint"] = "separate",
         augment: ViewAugmentation = ViewAugmentation(jitter_kind="multiplicative"),
     ) -> None:
         super().__init__(learning_rate)
-        self.replay, self.temperature, self.augment = replay, temperature, augment
+        self.replay, self.temperature = replay, temperature
+        self.views, self.passes, self.augment = views, passes, augment
 
     def build(self, model: Model, rng: Randomness) -> torch.optim.Optimizer:
         model.add_head(LOGITS, lambda: CosineHead(model.feature_width, 0, self.temperature), rng["init"])
@@ -61,9 +67,14 @@ class ProxyContrastiveReplay(LabelScheme):
     def loss(self, stream: Batch, replay: Batch | None, ctx: StepContext) -> Tensor | None:
         if replay is None:
             return None
-        logits = [ctx.model.logits(self._both_views(batch.x, ctx)) for batch in (stream, replay)]
-        labels = torch.cat([stream.y, stream.y, replay.y, replay.y])
-        return proxy_contrastive_loss(torch.cat(logits), labels)
+        batches = [self._shown(batch, ctx) for batch in (stream, replay)]
+        if self.passes == "joint":
+            batches = [Batch.join(*batches)]
+        logits = torch.cat([ctx.model.logits(batch.x) for batch in batches])
+        return proxy_contrastive_loss(logits, torch.cat([batch.y for batch in batches]))
 
-    def _both_views(self, x: Tensor, ctx: StepContext) -> Tensor:
-        return torch.cat([x, augment_view(x, self.augment, ctx.rng["augment"])])
+    def _shown(self, batch: Batch, ctx: StepContext) -> Batch:
+        """Return the images as the net sees them."""
+        if self.views == "one":
+            return batch
+        return Batch.join(batch, Batch(augment_view(batch.x, self.augment, ctx.rng["augment"]), batch.y))

@@ -48,3 +48,17 @@ def test_stream_and_replay_are_seen_in_two_views_each() -> None:
     stream, replay = (mine._batch(torch.tensor(toy_images(labels, 3)), labels) for labels in ([2, 3], [0, 1, 2]))
     mine.scheme.loss(stream, replay, mine._context())
     assert sizes == [4, 6]
+
+
+def test_images_that_were_augmented_before_are_seen_once_in_one_pass() -> None:
+    mine = feed(
+        Learner("pcr", **small_options("pcr") | {"scheme": {"views": "one", "passes": "joint"}}), toy_stream(2, 4)
+    )
+    passes: list[torch.Tensor] = []
+    mine.model.net.backbone.register_forward_pre_hook(lambda _, inputs: passes.append(inputs[0]))
+    stream, replay = (mine._batch(torch.tensor(toy_images(labels, 3)), labels) for labels in ([2, 3], [0, 1, 2]))
+    found = mine.scheme.loss(stream, replay, mine._context())
+    (shown,) = passes
+    assert torch.equal(shown, torch.cat([stream.x, replay.x]))
+    expected = proxy_contrastive_loss(mine.model.logits(shown), torch.cat([stream.y, replay.y]))
+    assert float(found.detach()) == pytest.approx(float(expected.detach()))
