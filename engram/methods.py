@@ -121,12 +121,13 @@ _GDUMB = Method(Untrained, RandomRetrieval, Balanced, FromScratch, paper="Prabhu
 
 _ER_EMA = replace(
     _ER,
+    scheme=ProxyContrastiveReplay,
     policy=Balanced,
     augment=RandomView,
     classifier=NearestClassMean,
     repeats=2,
     settings={
-        "scheme": {"replay": 64, "passes": "joint-mean"},
+        "scheme": {"replay": 64, "views": "one", "passes": "joint"},
         "augment": {"side": 0.75},
         "classifier": {"mirror": True},
     },

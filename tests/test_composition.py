@@ -136,7 +136,7 @@ def test_heads_of_our_own_method_grow_on_paper_streams_too() -> None:
 
 
 def test_er_ema_trains_on_one_view_of_stream_and_replay_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With views that mirror: the mean cross-entropy over the mirrored stream and the mirrored replay images."""
+    """With views that mirror: the loss of pcr over the mirrored stream and the mirrored replay images."""
     monkeypatch.setattr("engram.augmentations.random_view.augment_view", lambda images, *_: images.flip(3))
     options = small_options("er-ema") | {"net": {"width": 16}, "repeats": 1}
     mine = feed(Learner("er-ema", **options), toy_stream(1, 4))
@@ -148,7 +148,11 @@ def test_er_ema_trains_on_one_view_of_stream_and_replay_in_one_pass(monkeypatch:
         twin = copy.deepcopy(mine.model.net).train()
         images = torch.cat([torch.tensor(toy_images([0, 1], 9)) / 255, memory.x]).flip(3)
         labels = torch.cat([torch.tensor([0, 1]), memory.y])
-        expected = -twin(images, "logits")[1].log_softmax(1)[torch.arange(len(labels)), labels].mean()
+        features = torch.nn.functional.normalize(twin(images)[0], dim=1)
+        proxies = torch.nn.functional.normalize(twin.heads["logits"].weight, dim=1)
+        own = (features @ proxies[labels].T / 0.09).exp()  # one column for each image of the step
+        chosen = (features * proxies[labels]).sum(1) / 0.09
+        expected = (own.sum(1).log() - chosen).mean()
         seen.append(float((loss - expected).detach().abs()))
         return loss
 

@@ -60,9 +60,17 @@ SSD = {
     "summary_images": None,
     "augment": {"brightness": 0.5, "saturation": 2.0, "contrast": 0.5, "shift": 0.125, "enabled": True},
 }
+PROXIES: dict[str, Any] = {
+    **SGD,
+    "replay": 10,
+    "temperature": 0.09,
+    "views": "two",
+    "passes": "separate",
+    "augment": VIEW | {"jitter_kind": "multiplicative"},
+}
 PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
     "er-ema": {
-        "scheme": {**ER, "replay": 64, "passes": "joint-mean"},
+        "scheme": PROXIES | {"replay": 64, "views": "one", "passes": "joint"},
         "augment": {"view": VIEW, "side": 0.75},
         "classifier": {"mirror": True},
     },
@@ -98,16 +106,7 @@ PUBLISHED: dict[str, dict[str, dict[str, Any]]] = {
         }
     },
     "der++": {"scheme": {**SGD, "replay": 10, "alpha": 0.3, "beta": 0.5}},
-    "pcr": {
-        "scheme": {
-            **SGD,
-            "replay": 10,
-            "temperature": 0.09,
-            "views": "two",
-            "passes": "separate",
-            "augment": VIEW | {"jitter_kind": "multiplicative"},
-        }
-    },
+    "pcr": {"scheme": PROXIES},
     "mir": {"scheme": ER, "retrieval": {"candidates": 50}},
     "gss": {"scheme": ER, "policy": {"batch": 10, "references": 10, "first_score": 0.1}},
     "aser": {"scheme": {**ER, "passes": "thrice"}, "retrieval": SHAPLEY, "policy": SHAPLEY},

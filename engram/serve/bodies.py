@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import base64
 import io
 import math
+import re
+import struct
 import zipfile
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,8 +26,15 @@ PICTURES = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 """Formats of pictures, by Pillow's names."""
 DTYPES: dict[str, np.dtype[Any]] = {"uint8": np.dtype(np.uint8), "float32": np.dtype("<f4")}
 """Types of the numbers in an array of images."""
-NPY_HEAD = 4096
-"""Most bytes of the header of an array in an .npz file."""
+NPY_HEAD = re.compile(
+    rb"\{'descr': '(?P<dtype>[<>|=]?[a-zA-Z]\d{1,9})', 'fortran_order': (?P<fortran>True|False), "
+    rb"'shape': \((?P<shape>(?:\d{1,10}, ?)*(?:\d{1,10})?)\),? ?\} *\n?"
+)
+"""The header of an array in an .npz file, as NumPy writes it. Python is not asked to read it."""
+LONGEST_HEAD = 4096
+"""Most bytes of this header."""
+DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, KeyError, NotImplementedError, RuntimeError)
+"""What reading a zip file raises if it is damaged, encrypted or of an unknown kind, beside a ValueError."""
 MOST_MEMBERS = 8
 """Most arrays in an .npz file."""
 LARGEST_SIZE = 1 << 31
@@ -72,11 +81,10 @@ def from_npz(content: bytes, limits: ServeLimits) -> tuple[Array, Any]:
     """Return the arrays `images` and `labels` of an .npz file; the labels are None if it has none."""
     try:
         arrays = _members(content, limits)
-    except Refusal:
-        raise
-    except Exception as error:  # a hostile file may be wrong in any way
-        reason = str(error)[:100] if isinstance(error, ValueError) else "it is damaged"
-        raise Refusal(422, f"the body is no .npz file: {reason}") from error
+    except ValueError as error:
+        raise Refusal(422, f"the body is no .npz file: {str(error)[:100]}") from error
+    except DAMAGED as error:
+        raise Refusal(422, "the body is no .npz file: it is damaged") from error
     if "images" not in arrays or not arrays.keys() <= {"images", "labels"}:
         raise Refusal(422, "an .npz file must hold an array named images, and one named labels")
     raw, shape, dtype = arrays["images"]
@@ -181,16 +189,18 @@ def _array(raw: bytes) -> tuple[bytes, tuple[int, ...], np.dtype[Any]]:
     width = 2 if raw[6] == 1 else 4
     start = 8 + width
     length = int.from_bytes(raw[8:start], "little")
-    if length > NPY_HEAD:
+    if length > LONGEST_HEAD:
         raise ValueError("the header of an array is too long")
-    head = ast.literal_eval(raw[start : start + length].decode("latin-1").strip())
-    if not isinstance(head, dict) or head.keys() != {"descr", "fortran_order", "shape"}:
-        raise ValueError("the header of an array is damaged")
-    shape, kind = head["shape"], head["descr"]
-    if head["fortran_order"] or not isinstance(kind, str) or "O" in kind or not isinstance(shape, tuple):
-        raise ValueError("an array is not in C order, or holds objects")
-    dtype = np.dtype(kind)
-    body = raw[start + length :]
-    if any(type(size) is not int or size < 0 for size in shape) or math.prod(shape) * dtype.itemsize != len(body):
-        raise ValueError("an array has another size than its header says")
+    head = NPY_HEAD.fullmatch(raw[start : start + length])
+    if head is None:
+        raise ValueError("an array holds no plain numbers or texts, or its header is damaged")
+    if head["fortran"] == b"True":
+        raise ValueError("an array is not in C order")
+    try:
+        dtype = np.dtype(head["dtype"].decode())
+    except TypeError as error:
+        raise ValueError("an array is of an unknown type") from error
+    shape, body = tuple(map(int, re.findall(rb"\d+", head["shape"]))), raw[start + length :]
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(body):
+        raise ValueError("an array holds objects, or has another size than its header says")
     return body, shape, dtype

@@ -230,12 +230,12 @@ def test_what_cannot_work_on_latents_is_refused_at_once(options: dict[str, Any],
 
 
 def test_nothing_is_augmented_above_a_cut(tmp_path: Path) -> None:
-    """er-ema without its views is er with the same policy, average and answers, also after it was loaded."""
+    """er-ema without its views is pcr of one pass with the same policy, average and answers, also after it was loaded."""
     learner = feed(latent_learner("er-ema", codec="float32"), toy_stream(2, 5))
     assert learner.augmentation is None
-    scheme = {"replay": 5, "passes": "joint-mean"}
+    scheme = {"replay": 5, "views": "one", "passes": "joint"}
     parts: dict[str, Any] = {"scheme": scheme, "policy": Balanced(), "classifier": NearestClassMean()}
-    plain = latent_learner("er", codec="float32", average=0.99, repeats=learner.options["repeats"], **parts)
+    plain = latent_learner("pcr", codec="float32", average=0.99, repeats=learner.options["repeats"], **parts)
     assert torch.equal(learner.scores(X), feed(plain, toy_stream(2, 5)).scores(X))
     learner.save(tmp_path / "l")
     assert Learner.load(tmp_path / "l", net=pretrained()).augmentation is None
