@@ -230,7 +230,7 @@ def test_what_cannot_work_on_latents_is_refused_at_once(options: dict[str, Any],
 
 
 def test_nothing_is_augmented_above_a_cut(tmp_path: Path) -> None:
-    """er-ema without its views is pcr of one pass with the same policy, average and answers, also after it was loaded."""
+    """er-ema without its views is pcr in one pass with the same policy, average and answers, also once loaded."""
     learner = feed(latent_learner("er-ema", codec="float32"), toy_stream(2, 5))
     assert learner.augmentation is None
     scheme = {"replay": 5, "views": "one", "passes": "joint"}
