@@ -71,7 +71,7 @@ def _bytes_by_part(path: Path) -> str:
             continue
         parts = ", ".join(f"{name} {size:,}" for name, size in consumer.footprint().items() if size)
         return f"{parts}; the limit is {describe_limit(consumer.options)}"
-    raise AssertionError("what has a memory is one of these")
+    return "not known: the memory can be read, but not the rest of what was saved with it"
 
 
 def export(argv: list[str]) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from rich.table import Table
 
 from engram.base.errors import InputError
-from engram.base.escaping import for_terminal
+from engram.base.escaping import for_csv, for_terminal
 from engram.base.settings import Count
 from engram.cli.answering import open_to_answer
 from engram.cli.console import plain_console
@@ -91,7 +91,7 @@ def _print(answers: Iterable[dict[str, Any]], form: str) -> None:
     if form == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(("image", "rank", "label", "score"))
-        writer.writerows((for_terminal(image), rank, for_terminal(label), score) for image, rank, label, score in rows)
+        writer.writerows((for_csv(image), rank, for_csv(label), score) for image, rank, label, score in rows)
         return
     table = Table("image", "class", "score", box=None, padding=(0, 2, 0, 0))
     for image, rank, label, score in rows:

@@ -7,6 +7,7 @@ the images and how image files are to be fitted are inside, as JSON.
 from __future__ import annotations
 
 import copy
+import io
 import json
 import logging
 import warnings
@@ -54,20 +55,19 @@ def export(predictor: Predictor, path: str | Path) -> None:
     )
     example = torch.zeros(2, *predictor.image_shape)
     shapes = {"images": {0: torch.export.Dim("batch", min=1, max=1 << 16)}}
-    partial = file.with_name(f".{file.name}.partial{file.suffix}")
-    try:
-        with _quiet():
-            program = torch.export.export(_WithProbabilities(net).eval(), (example,), dynamic_shapes=shapes)
-            if file.suffix == ".onnx":
-                _write_onnx(program, partial, facts)
-            else:
-                torch.export.save(program, partial, extra_files={FACTS: facts})
-        replace_file(file, partial.read_bytes())
-    finally:
-        partial.unlink(missing_ok=True)
+    with _quiet():
+        program = torch.export.export(_WithProbabilities(net).eval(), (example,), dynamic_shapes=shapes)
+        content = _as_onnx(program, facts) if file.suffix == ".onnx" else _as_pt2(program, facts)
+    replace_file(file, content)
 
 
-def _write_onnx(program: Any, path: Path, facts: str) -> None:
+def _as_pt2(program: Any, facts: str) -> bytes:
+    written = io.BytesIO()
+    torch.export.save(program, written, extra_files={FACTS: facts})
+    return written.getvalue()
+
+
+def _as_onnx(program: Any, facts: str) -> bytes:
     try:
         import onnx
         import onnxscript  # noqa: F401
@@ -81,7 +81,8 @@ def _write_onnx(program: Any, path: Path, facts: str) -> None:
     entry = model.metadata_props.add()
     entry.key, entry.value = FACTS, facts
     onnx.checker.check_model(model)
-    path.write_bytes(model.SerializeToString())
+    content: bytes = model.SerializeToString()
+    return content
 
 
 @contextmanager

@@ -40,7 +40,13 @@ class RunFolder:
         )
 
     def open(self, config: RunConfig, class_names: Sequence[str]) -> None:
-        """Write the configuration, the class names and the environment; refuse a folder with another configuration."""
+        """Write the configuration, the class names and the environment.
+
+        A folder with another configuration is refused, and one whose inner folders are links to elsewhere.
+        """
+        for inner in (self.checkpoint, self.memory):
+            if inner.is_symlink():
+                raise InputError(f"{inner} is a link: a folder is expected there, so remove the link")
         for partial in self.path.glob(f".*{PARTIAL}"):
             partial.unlink(missing_ok=True)
         there = self._config.exists() or self._config.is_symlink()

@@ -5,11 +5,13 @@ A builder that was killed leaves its folder behind. It is told from one at work 
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from pathlib import Path
 from typing import IO
 
+from engram.persistence.files import NotAPlainFileError, open_plain
 from engram.persistence.lock import LOCK, lock_file
 
 DEAD_AFTER = 24 * 3600
@@ -39,12 +41,12 @@ def remove_lock(building: Path) -> None:
 def is_abandoned(building: Path, after: float = DEAD_AFTER) -> bool:
     """Return whether the process that built here is dead; without a lock, after so many seconds."""
     try:
-        with (building / LOCK).open("rb") as file:
+        with open(open_plain(building / LOCK, os.O_RDONLY), "rb") as file:
             lock_file(file.fileno(), longest_wait=0.0)
             return True
     except BlockingIOError:
         return False
-    except OSError:
+    except (OSError, NotAPlainFileError):
         return time.time() - building.stat().st_mtime > after
 
 

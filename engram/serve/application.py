@@ -6,19 +6,20 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from engram import __version__
 from engram.base.errors import InputError, NotReadyError
+from engram.serve.answers import REFUSALS, Health, Learners, answering
 from engram.serve.guard import Guard
 from engram.serve.limits import ServeLimits
 from engram.serve.metrics import prometheus_text
 from engram.serve.page import describe_routes, page, page_policy
 from engram.serve.refusal import Refusal
-from engram.serve.routes import AsciiResponse, router
+from engram.serve.routes import BEARER, AsciiResponse, router
 from engram.serve.service import Service
 from engram.serve.token import Token
 
@@ -78,18 +79,18 @@ def _add_common_routes(app: FastAPI) -> None:
     def show_routes() -> Response:
         return HTMLResponse(describe_routes(app.openapi()), headers={"content-security-policy": page_policy()})
 
-    @app.get("/healthz")
+    @app.get("/healthz", responses=answering(Health) | {503: {"model": Health, "description": "Learning has stopped."}})
     def healthz() -> Response:
         """Return whether every learner can learn; this needs no token."""
         healthy = all(service.writer.failure is None for service in app.state.services.values())
         return AsciiResponse({"healthy": healthy}, status_code=200 if healthy else 503)
 
-    @app.get("/learners")
+    @app.get("/learners", responses=answering(Learners) | REFUSALS, dependencies=[Depends(BEARER)])
     def learners() -> Response:
         """Return the names of the learners; each answers below /learners/NAME, the first also without that."""
         return AsciiResponse({"learners": list(app.state.services)})
 
-    @app.get("/metrics", response_class=PlainTextResponse)
+    @app.get("/metrics", response_class=PlainTextResponse, responses=REFUSALS, dependencies=[Depends(BEARER)])
     def metrics() -> Response:
         """Return counters, times and bytes in the text format of Prometheus."""
         services: Mapping[str, Service] = app.state.services

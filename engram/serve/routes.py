@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
+from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from engram.base.validation import check_labels
 from engram.experiment.pictures import to_image
+from engram.serve.answers import REFUSALS, Memory, Predictions, Receipt, Status, answering
 from engram.serve.batches import LabeledBatch
 from engram.serve.bodies import form_labels, from_json, from_npz, from_pictures
 from engram.serve.intake import new_id
@@ -26,10 +28,8 @@ MOST_PICTURES = 200
 """Most pictures of a memory in one answer."""
 
 
-class AsciiResponse(Response):
+class AsciiResponse(JSONResponse):
     """JSON in ASCII, so that any label can be written."""
-
-    media_type = JSON
 
     def render(self, content: Any) -> bytes:
         return json.dumps(content, allow_nan=False).encode()
@@ -73,20 +73,13 @@ def _body(labels: bool) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-REFUSALS: dict[int | str, dict[str, Any]] = {
-    400: {"description": "The body is malformed."},
-    401: {"description": "The token is missing or wrong."},
-    409: {"description": "The id was used for another batch, or nothing was learned yet."},
-    413: {"description": "The body, an image or their number is too large."},
-    422: {"description": "The learner cannot take these images or labels; the reason says why."},
-    429: {"description": "The queue is full, or requests come too fast; Retry-After says when to try again."},
-    503: {"description": "The server is shutting down, or learning has stopped."},
-}
+BEARER = HTTPBearer(auto_error=False, description="The token of the server, if it has one.")
+"""Describes the token; `Guard` is what checks it."""
 
-router = APIRouter(default_response_class=AsciiResponse, responses=REFUSALS)
+router = APIRouter(default_response_class=AsciiResponse, responses=REFUSALS, dependencies=[Depends(BEARER)])
 
 
-@router.post("/observe", openapi_extra=_body(labels=True))
+@router.post("/observe", openapi_extra=_body(labels=True), responses=answering(Receipt))
 async def observe(
     request: Request,
     service: Named,
@@ -107,7 +100,7 @@ async def observe(
     return AsciiResponse(await run_in_threadpool(accept))
 
 
-@router.post("/predict", openapi_extra=_body(labels=False))
+@router.post("/predict", openapi_extra=_body(labels=False), responses=answering(Predictions))
 async def predict(
     request: Request,
     service: Named,
@@ -119,13 +112,13 @@ async def predict(
     return AsciiResponse(await run_in_threadpool(lambda: service.predict(read()[0], top, all_scores=scores)))
 
 
-@router.get("/status")
+@router.get("/status", responses=answering(Status))
 def status(service: Named) -> Response:
     """Return what the learner is, how far it has come, and the bytes it holds by part."""
     return AsciiResponse(service.status())
 
 
-@router.get("/memory")
+@router.get("/memory", responses=answering(Memory))
 def memory(
     service: Named,
     first: Annotated[int, Query(ge=0, le=1 << 40, description="First image to return.")] = 0,
@@ -157,7 +150,11 @@ def memory(
     return AsciiResponse({"position": published.position, "size": store.size, "images": images})
 
 
-@router.get("/download", response_class=Response)
+@router.get(
+    "/download",
+    response_class=Response,
+    responses={200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}}},
+)
 def download(service: Named) -> Response:
     """Return the learner as a zip file: unpack it, then `Learner.load("learner")`."""
     disposition = {"content-disposition": 'attachment; filename="learner.zip"'}

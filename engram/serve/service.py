@@ -10,7 +10,7 @@ import secrets
 import tempfile
 import time
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from torch import nn
 from engram.base.errors import InputError
 from engram.base.validation import Label
 from engram.learner import Learner
+from engram.memory.total import bounded_bytes
 from engram.persistence.checkpoint import CheckpointError, holds_checkpoint
 from engram.persistence.files import make_folder
 from engram.persistence.lock import exclusive_lock
@@ -171,6 +172,7 @@ class Service:
             "journal_bytes": self.intake.journal.bytes,
             "threads": self.threads,
             "bytes": published.footprint,
+            "budget": _budget(learner, published.footprint),
             "memory": {
                 "images": memory.size if memory else 0,
                 "bytes": memory.used if memory else 0,
@@ -239,6 +241,18 @@ def _served(extra: Tree) -> dict[str, Any]:
     """Return what serving saved with a checkpoint, or nothing if it was not served yet."""
     found = extra.get("served") if isinstance(extra, dict) and extra.keys() == {"served", "before"} else None
     return found if isinstance(found, dict) else {}
+
+
+def _budget(learner: Learner, footprint: Mapping[str, int]) -> dict[str, Any]:
+    """Return the option that limits a learner, how much of it is used, and the limit."""
+    options, memory = learner.options, learner.memory if learner.image_shape else None
+    if options["total_bytes"] is not None:
+        name, used = "total_bytes", bounded_bytes(footprint, bool(options["count_nets"]))
+    elif options["memory_bytes"] is not None:
+        name, used = "memory_bytes", memory.used if memory else 0
+    else:
+        name, used = "memory_size", memory.size if memory else 0
+    return {"option": name, "used": used, "limit": options[name]}  # type: ignore[literal-required]
 
 
 def _ranked(scores: torch.Tensor, labels: Sequence[Label], top: int) -> list[dict[str, Any]]:

@@ -7,7 +7,6 @@ the same entry at the same time, and neither sees an incomplete one.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import os
 import shutil
@@ -20,12 +19,18 @@ import numpy as np
 from platformdirs import user_cache_path
 
 from engram.persistence.building import is_abandoned, remove_lock
+from engram.persistence.files import NotAPlainFileError, open_plain, read_plain
+from engram.persistence.parsing import parse_json
 from engram.streams.dataset import Array, DataError, Dataset
 
 PIXELS, FACTS = "pixels.raw", "facts.json"
 """Files of a cache entry: the pixels of all images, and a description of them."""
 BUILDING = ".building-"
 """Prefix of the folders in which entries are built."""
+LARGEST_FACTS = 1 << 26
+"""Most bytes of the description of an entry."""
+DAMAGED = (OSError, ValueError, KeyError, TypeError, NotAPlainFileError)
+"""What is raised if an entry is not whole."""
 BLOCK = 1 << 24
 """Number of bytes that are read at a time for a checksum."""
 
@@ -47,8 +52,8 @@ def pixels_intact(data: Dataset) -> bool:
     entry = Path(file).parent if file is not None else None
     if entry is None or entry.parent != cache_folder().resolve():
         return True
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        if json.loads((entry / FACTS).read_text())["sha256"] == checksum(entry / PIXELS):
+    with suppress(*DAMAGED):
+        if read_facts(entry)["sha256"] == checksum(entry / PIXELS):
             return True
     _log.warning("the decoded images in %s are damaged: they are made again", entry)
     remove_entry(entry)
@@ -76,8 +81,8 @@ def cache_entries() -> list[CacheEntry]:
     for path in sorted(cache_folder().iterdir()) if cache_folder().is_dir() else []:
         if path.is_dir():
             source = "not finished" if path.name.startswith(BUILDING) else "damaged"
-            with suppress(OSError, ValueError, KeyError, TypeError):
-                source = str(json.loads((path / FACTS).read_text())["source"])
+            with suppress(*DAMAGED):
+                source = str(read_facts(path)["source"])
             found.append(CacheEntry(path, sum(file.stat().st_size for file in path.iterdir()), source))
     return found
 
@@ -94,8 +99,8 @@ def clear_cache() -> int:
 
 def open_entry(entry: Path, size: int, count: int) -> tuple[Array, list[int], list[str]] | None:
     """Return pixels, positions and messages about damaged images of an entry; None if it is not whole."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        found = json.loads((entry / FACTS).read_text())
+    with suppress(*DAMAGED):
+        found = read_facts(entry)
         kept, damaged = found["kept"], found["damaged"]
         shape = (len(kept), 3, size, size)
         right = sorted(kept) == sorted(set(kept) & set(range(count))) and all(type(each) is str for each in damaged)
@@ -121,6 +126,11 @@ def move_into_place(building: Path, entry: Path, size: int, count: int) -> None:
             return
 
 
+def read_facts(entry: Path) -> Any:
+    """Return the description of an entry. One of `DAMAGED` is raised if there is none that can be read."""
+    return parse_json(read_plain(entry / FACTS, LARGEST_FACTS))
+
+
 def remove_entry(entry: Path) -> None:
     (entry / FACTS).unlink(missing_ok=True)
     shutil.rmtree(entry, ignore_errors=True)
@@ -129,18 +139,18 @@ def remove_entry(entry: Path) -> None:
 def forget_outdated(folder: Path, source: dict[str, Any], entry: Path) -> None:
     """Remove entries of the same source from before its files changed, and unfinished entries of dead processes."""
     for other in list(folder.iterdir()):
-        with suppress(OSError, ValueError, AttributeError):
+        with suppress(*DAMAGED, AttributeError):
             if other.name.startswith(BUILDING):
                 outdated = is_abandoned(other)
             else:
-                outdated = other != entry and json.loads((other / FACTS).read_text()).items() >= source.items()
+                outdated = other != entry and read_facts(other).items() >= source.items()
             if outdated:
                 remove_entry(other)
 
 
 def checksum(path: Path) -> str:
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open(open_plain(path, os.O_RDONLY), "rb") as file:
         while block := file.read(BLOCK):
             digest.update(block)
     return digest.hexdigest()

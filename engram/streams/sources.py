@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from engram.persistence.files import NotAPlainFileError, read_plain
 from engram.streams.adapters import IMAGE_COLUMNS, LABEL_COLUMNS, hugging_face_columns, one_pair
 from engram.streams.class_folders import SIZE as FOLDER_SIZE
 from engram.streams.dataset import Array, DataError, Dataset
@@ -128,9 +129,9 @@ def image_files(place: Path) -> list[Path]:
 
 def _read(path: Path, size: int, fit: Fit) -> Array:
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise DataError(f"{path} has more than {LARGEST_FILE:,} bytes: scale it down")
-        content = path.read_bytes()
+        content = read_plain(path, LARGEST_FILE, follow=True)
+    except NotAPlainFileError as error:
+        raise DataError(f"{error}: name an image file of at most {LARGEST_FILE:,} bytes") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror or error}): name an image file") from error
     return decode(content, size, str(path), fit)

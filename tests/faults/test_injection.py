@@ -5,15 +5,17 @@ import http.server
 import io
 import json
 import random
+import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import chdir, suppress
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import yaml
 from PIL import Image
 from rich.table import Table
@@ -24,6 +26,7 @@ from engram.cli.console import plain_console
 from engram.experiment.config import RunConfig
 from engram.experiment.run import run
 from engram.persistence.checkpoint import read_checkpoint, write_checkpoint
+from engram.persistence.parsing import safetensors_facts
 from engram.report.page import page
 from engram.streams import DATASETS
 from tests.faults.soak import amount
@@ -158,6 +161,55 @@ def test_evil_labels_and_class_names_are_shown_and_written_as_text(
     assert len(rows) == 8
     assert not any(row[name].startswith(("=", "+", "-", "@", "\t")) for row in rows for name in ("label", "name"))
     assert not any(set(cell) & set("\x1b\x07\x9b\u202e") for row in rows for cell in row.values())
+
+
+def test_predictions_in_a_table_are_no_formulas(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    learner = small_learner("er")
+    learner.observe(toy_images([0] * 4, 0).repeat(3, axis=1), [EVIL, "=cmd|' /C calc'!A0", "-2", "good"])
+    learner.save(tmp_path / "c")
+    image = tmp_path / "=HYPERLINK(1).png"
+    Image.new("RGB", (16, 16)).save(image)
+    capsys.readouterr()
+    with chdir(tmp_path):
+        assert main(["predict", "c", image.name, "--csv", "--top", "4"]) == 0
+    rows = list(csv.DictReader(io.StringIO(shown(capsys))))
+    assert len(rows) == 4
+    assert not any(row[name].startswith(("=", "+", "-", "@")) for row in rows for name in ("image", "label"))
+    assert not any(set(cell) & set("\x1b\x07\x9b\u202e") for row in rows for cell in row.values())
+
+
+@pytest.mark.parametrize("kind", ["learner", "predictor"])
+def test_every_field_of_a_checkpoint_is_only_shown(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    feed(small_learner("er"), toy_stream(1, 1)).save(tmp_path / "c", inference_only=kind == "predictor")
+    whole, image = read_checkpoint(tmp_path / "c"), tmp_path / "x.png"
+    Image.new("L", (16, 16)).save(image)
+    cases = [path for path in places(whole) if path]
+    for path in random.Random(0).sample(cases, min(len(cases), amount(100, 10_000))):
+        with suppress(InputError):  # what cannot be saved is refused
+            write_checkpoint(tmp_path / "c", with_value(whole, path, EVIL))
+        for command in (
+            ["memory", "show", str(tmp_path / "c")],
+            ["predict", str(tmp_path / "c"), str(tmp_path / "x.png")],
+        ):
+            assert main(command) in (0, 1), path
+        assert not (set(shown(capsys)) | set(caplog.text)) & set("\x1b\x07\x9b\u202e"), path
+
+
+def test_every_fact_of_an_exported_memory_is_only_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    learner = feed(small_learner("er", codec="webp"), toy_stream(1, 1))
+    learner.save(tmp_path / "c")
+    learner.export_memory().write(tmp_path / "m")
+    file = tmp_path / "m" / "memory.safetensors"
+    tensors, facts = safetensors.torch.load(file.read_bytes()), safetensors_facts(file.read_bytes())
+    assert len(facts) == 4
+    for name in facts:
+        for value in (EVIL, json.dumps([EVIL]), json.dumps({EVIL: EVIL})):
+            safetensors.torch.save_file(tensors, file, metadata=facts | {name: value})
+            assert main(["memory", "import", str(tmp_path / "m"), str(tmp_path / "into"), "--steps", "0"]) in (0, 1)
+            shutil.rmtree(tmp_path / "into", ignore_errors=True)
+            assert not set(shown(capsys)) & set("\x1b\x07\x9b\u202e"), (name, value)
 
 
 def test_what_a_checkpoint_says_is_logged_as_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

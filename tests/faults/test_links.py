@@ -13,7 +13,9 @@ from engram.experiment.run import Interrupted, run
 from engram.persistence.checkpoint import read_checkpoint, write_checkpoint
 from engram.persistence.files import append_line, replace_file
 from engram.report.page import page
+from engram.streams import load_dataset
 from tests.helpers import feed, small_learner, toy_stream
+from tests.streams.imagefiles import picture, write
 
 CONFIG = RunConfig("er", tasks=1, images_per_class=10, memory_size=4, settings={"net": {"width": 8}})
 
@@ -112,6 +114,73 @@ def test_pictures_and_values_are_not_written_through_links(tmp_path: Path, outsi
     run(CONFIG, tmp_path / "run", resume=True)
     assert outside.read_bytes() == b"SECRET-OUTSIDE"
     assert (folder / "task-1.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["memory", "checkpoint"])
+def test_a_run_does_not_write_into_a_linked_folder(name: str, interrupted: Path, tmp_path: Path) -> None:
+    if (interrupted / name).exists():
+        (interrupted / name).rename(tmp_path / "elsewhere")
+    else:
+        (tmp_path / "elsewhere").mkdir()
+    before = sorted(tmp_path.glob("elsewhere/**/*"))
+    (interrupted / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=f"{name} is a link"):
+        run(CONFIG, interrupted, resume=True)
+    assert sorted(tmp_path.glob("elsewhere/**/*")) == before
+
+
+@pytest.mark.parametrize("kind", ["onnx", "pt2"])
+def test_an_export_is_not_written_through_a_link(kind: str, tmp_path: Path, outside: Path) -> None:
+    if kind == "onnx":
+        pytest.importorskip("onnxscript")
+    learner = feed(small_learner("er"), toy_stream(1, 2))
+    for name in (f"m.{kind}", f".m.{kind}.partial", f".m.{kind}.partial.{kind}"):
+        (tmp_path / name).symlink_to(outside)
+    learner.export(tmp_path / f"m.{kind}")
+    assert outside.read_bytes() == b"SECRET-OUTSIDE"
+    assert not (tmp_path / f"m.{kind}").is_symlink()
+
+
+def test_a_pipe_in_the_place_of_a_lock_is_not_waited_for(tmp_path: Path) -> None:
+    learner = feed(small_learner("er"), toy_stream(1, 2))
+    (tmp_path / ".memory.unfinished-x").mkdir()
+    os.mkfifo(tmp_path / ".memory.unfinished-x" / "lock")
+    learner.export_memory().write(tmp_path / "memory")
+    assert ExportedMemory.read(tmp_path / "memory").labels
+
+
+def test_a_pipe_that_is_named_as_a_picture_is_refused(tmp_path: Path) -> None:
+    learner = feed(small_learner("er"), toy_stream(1, 2))
+    os.mkfifo(tmp_path / "pipe.png")
+    with pytest.raises(InputError, match="no plain file"):
+        learner.predict(tmp_path / "pipe.png")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "holes", "nested", "pipe as lock"])
+def test_a_cache_with_strange_files_is_made_again(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
+    photos = write(tmp_path / "photos", {f"{name}/{i}.png": picture(i, 16, "PNG") for name in "ab" for i in range(6)})
+    first = load_dataset(photos)
+    (entry,) = (tmp_path / "cache" / "decoded").iterdir()
+    facts = entry / "facts.json"
+    if kind == "pipe as lock":
+        (entry.parent / ".building-x").mkdir()
+        os.mkfifo(entry.parent / ".building-x" / "lock")
+    else:
+        facts.unlink()
+        if kind == "pipe":
+            os.mkfifo(facts)
+        elif kind == "holes":
+            with facts.open("wb") as file:
+                file.truncate(8 << 30)
+        else:
+            facts.write_text("[" * 200_000)
+    assert main(["data", "cache"]) == 0
+    again = load_dataset(photos)
+    assert (again.train_x == first.train_x).all()
+    assert main(["data", "cache", "--clear"]) == 0
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe"])

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from engram.nets import ReducedResNet18
 from engram.nets.resnet import NarrowPointwise
 
 DEBUGGING = Path("/usr/lib") / f"{platform.machine()}-linux-gnu" / "libc_malloc_debug.so.0"
@@ -58,3 +59,11 @@ def test_the_narrow_convolution_computes_what_the_stock_one_does() -> None:
             for output, each, layer in zip(outputs, inputs, (stock, ours), strict=True)
         ]
         torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("width", range(8, 25))
+def test_no_narrow_layer_uses_the_kernel_that_corrupts_memory(width: int) -> None:
+    net = ReducedResNet18(3, 32, width=width)
+    strided = [layer for layer in net.modules() if isinstance(layer, nn.Conv2d) and layer.kernel_size == (1, 1)]
+    assert len(strided) == 3
+    assert all(isinstance(layer, NarrowPointwise) for layer in strided if layer.in_channels < 16)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from engram import InputError, Learner
 from engram.persistence import checkpoint
 from engram.persistence.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
+from tests.faults.soak import amount
 from tests.helpers import feed, small_learner, toy_images, toy_stream
 
 KEYS = st.one_of(
@@ -57,7 +58,7 @@ def exactly(a: Any, b: Any) -> bool:
     return type(a) is type(b) and a == b
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=amount(200, 5000), deadline=None)
 @given(TREES)
 def test_a_tree_is_refused_or_comes_back_exactly(tree: Any) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
