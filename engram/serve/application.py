@@ -47,6 +47,16 @@ def create_application(
             for service in app.state.services.values():
                 service.close()
 
+    app = unguarded_application(lifespan)
+    return Guard(app, limits, token, app.state.count_refusal)
+
+
+def unguarded_application(lifespan: Any = None) -> FastAPI:
+    """Return the application without its guard. `app.state.services` must hold the learners by name.
+
+    Args:
+        lifespan: what happens when the application starts and ends.
+    """
     app = FastAPI(
         title="engram",
         version=__version__,
@@ -67,7 +77,7 @@ def create_application(
             service.metrics.count("requests_refused")
 
     app.state.count_refusal = count_refusal
-    return Guard(app, limits, token, count_refusal)
+    return app
 
 
 def _add_common_routes(app: FastAPI) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import logging
-import math
 import re
 import secrets
 import tempfile
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +19,6 @@ import torch
 from torch import nn
 
 from engram.base.errors import InputError
-from engram.base.validation import Label
 from engram.learner import Learner
 from engram.memory.total import bounded_bytes
 from engram.persistence.checkpoint import CheckpointError, holds_checkpoint
@@ -33,6 +31,7 @@ from engram.serve.intake import Intake
 from engram.serve.journal import Journal
 from engram.serve.limits import ServeLimits
 from engram.serve.metrics import Metrics
+from engram.serve.predicting import answered
 from engram.serve.published import Publication
 from engram.serve.writer import Writer
 
@@ -133,17 +132,7 @@ class Service:
             top: number of labels for each image.
             all_scores: return the scores of all classes too.
         """
-        began = time.monotonic()
-        published = self.publication.current
-        learner = published.learner
-        scores = learner.scores(images)[:, : len(learner.labels)].cpu()
-        answer = {"position": published.position, "predictions": _ranked(scores, learner.labels, top)}
-        if all_scores:
-            rows = [[value if math.isfinite(value) else None for value in row] for row in scores.tolist()]
-            answer |= {"labels": list(learner.labels), "scores": rows}
-        self.metrics.count("images_predicted", len(images))
-        self.metrics.time("predict", time.monotonic() - began)
-        return answer
+        return answered(self.publication.current, images, top, self.metrics, all_scores=all_scores)
 
     def image_facts(self) -> tuple[tuple[int, int, int], bool]:
         """Return the shape that pictures are brought to, and whether labels are integers."""
@@ -197,9 +186,17 @@ class Service:
 
     def archive(self) -> bytes:
         """Return the newest copy of the learner as a zip file; unpacked, `Learner.load` reads it."""
+        return self._zipped(self.publication.current.learner)
+
+    def archive_beyond(self, position: int) -> tuple[int, bytes] | None:
+        """Return the newest copy and its position, if it has learned more batches than this."""
+        newest = self.publication.current
+        return (newest.position, self._zipped(newest.learner)) if newest.position > position else None
+
+    def _zipped(self, learner: Learner) -> bytes:
         with tempfile.TemporaryDirectory(prefix="engram-") as scratch:
             place = Path(scratch) / "learner"
-            self.publication.current.learner.save(place, self.before)
+            learner.save(place, self.before)
             written = io.BytesIO()
             with zipfile.ZipFile(written, "w", zipfile.ZIP_STORED) as archive:
                 for path in sorted(path for path in place.rglob("*") if path.is_file() and path.name != "lock"):
@@ -253,20 +250,3 @@ def _budget(learner: Learner, footprint: Mapping[str, int]) -> dict[str, Any]:
     else:
         name, used = "memory_size", memory.size if memory else 0
     return {"option": name, "used": used, "limit": options[name]}  # type: ignore[literal-required]
-
-
-def _ranked(scores: torch.Tensor, labels: Sequence[Label], top: int) -> list[dict[str, Any]]:
-    """Return for each row of scores its likeliest labels, each with score and probability."""
-    values, order = scores.topk(min(top, scores.shape[1]), dim=1)
-    shares = scores.softmax(1).gather(1, order)
-    return [
-        {
-            "label": labels[indices[0]],
-            "top": [
-                {"label": labels[index], "score": value, "probability": share}
-                for index, value, share in zip(indices, row, probabilities, strict=True)
-                if math.isfinite(value)
-            ],
-        }
-        for indices, row, probabilities in zip(order.tolist(), values.tolist(), shares.tolist(), strict=True)
-    ]
