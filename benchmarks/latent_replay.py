@@ -1,7 +1,7 @@
 """What is worth most in a small memory: latents of a frozen net, WebP images or raw images?
 
 A reduced ResNet-18 is trained offline on 20 classes of CIFAR-100, once. Then the other 80 classes come in 8 tasks of
-10, in another order for each seed, each image once. er-ema learns them, starting from those weights: with the net
+10, in another order for each seed, each image once. `METHOD` learns them, starting from those weights: with the net
 frozen as a whole, frozen up to a layer, and not frozen, replaying WebP or raw images. Each run is one JSON file in the
 folder of runs; runs that are there are not run again. Accuracy is over all test images of the 80 classes, at the end.
 
@@ -14,7 +14,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,25 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engram import Learner
+from engram.augmentations import RandomView
 from engram.base.batch import as_float
 from engram.base.precision import computing_in
+from engram.memory import Balanced
+from engram.methods import METHODS
 from engram.nets import ReducedResNet18
 from engram.streams import load_dataset
 
 BASE_CLASSES, TASK_CLASSES, BATCH = 20, 10, 10
 REPLAY = 22
-"""Images replayed beside a batch; the method's own number is 64."""
+"""Images replayed beside a batch."""
+METHOD = replace(
+    METHODS["er"],
+    policy=Balanced,
+    augment=RandomView,
+    settings={"scheme": {"replay": REPLAY, "passes": "joint-mean"}},
+    options={"average": 0.99},
+)
+"""What er-ema was when this was first measured: cross-entropy, one step a batch, answers by softmax."""
 BASE_BATCH, BASE_RATE, PADDING = 64, 0.1, 4
 LAYER = "blocks.6"
 """The net is frozen up to here in one of the variants: its last block learns."""
@@ -90,8 +101,8 @@ def run(variant: str, budget: int, seed: int, options: argparse.Namespace) -> di
     """Return the result of one run."""
     split = split_classes(seed, options.images_per_class)
     net, base_accuracy = trained_net(split, options)
-    chosen: Any = {"precision": options.precision, "threads": 1, "scheme": {"replay": REPLAY}} | VARIANTS[variant]
-    learner = Learner("er-ema", net=net, memory_bytes=budget, seed=seed, **chosen)
+    chosen: Any = {"precision": options.precision, "threads": 1} | VARIANTS[variant]
+    learner = Learner(METHOD, net=net, memory_bytes=budget, seed=seed, **chosen)
     milliseconds = []
     for images, labels in stream_of(split, seed):
         start = time.process_time()

@@ -59,10 +59,16 @@ def test_image_files_are_predicted_by_their_paths(tmp_path: Path) -> None:
     assert learner.predict_proba(paths).shape == (12, 2)
 
 
-@pytest.mark.parametrize("kind", ["pandas", "categorical", "pyarrow", "chunked", "numpy", "range"])
+@pytest.mark.parametrize(
+    "kind", ["pandas", "categorical", "one column", "pyarrow", "chunked", "Hugging Face", "numpy", "range"]
+)
 def test_labels_of_every_kind_are_taken(kind: str) -> None:
     names: Any = ["cat", "dog", "cat"]
-    if kind in ("pandas", "categorical"):
+    if kind == "one column":
+        given = pytest.importorskip("pandas").DataFrame({"label": names})
+    elif kind == "Hugging Face":
+        given = pytest.importorskip("datasets").Dataset.from_dict({"label": names})["label"]
+    elif kind in ("pandas", "categorical"):
         pandas = pytest.importorskip("pandas")
         given = pandas.Series(names, index=[5, 6, 7], dtype="category" if kind == "categorical" else None)
     elif kind in ("pyarrow", "chunked"):

@@ -53,7 +53,8 @@ def killed(line: str, learner: Path) -> None:
     before = (learner / "CURRENT").read_text()
     process = start_engram(*shlex.split(line)[1:], "--checkpoint-every", "1b")
     deadline = time.monotonic() + 120
-    while (learner / "CURRENT").read_text() == before and time.monotonic() < deadline:
+    while (learner / "CURRENT").read_text() == before:
+        assert time.monotonic() < deadline, "nothing was saved"
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.communicate()

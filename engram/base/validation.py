@@ -97,6 +97,8 @@ def check_labels(y: Any, count: int, known: Sequence[Label]) -> list[Label]:
 
 def _as_sequence(y: Any) -> Sequence[Any]:
     """Return labels in a sequence: arrays, columns of tables (pandas, pyarrow, Hugging Face) and other collections."""
+    if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1 and hasattr(y, "to_numpy"):
+        y = y.to_numpy()[:, 0]  # a table with one column
     for method in ("to_pylist", "tolist"):
         if hasattr(y, method):
             y = getattr(y, method)()

@@ -25,7 +25,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("folder", type=Path, help="folder with one folder of images per class")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(argv)
-    scores = score_images(open_to_answer(options.learner), options.folder)
+    learner = open_to_answer(options.learner)
+    scores = score_images(learner, options.folder)
     if options.json:
         by_class = {str(label): share for label, share in scores.by_class.items()}
         print(json.dumps({"accuracy": scores.accuracy, "balanced": scores.balanced, "by_class": by_class}))
@@ -37,5 +38,7 @@ def main(argv: list[str]) -> int:
         table.add_row(str(label), str(scores.images[label]), f"{scores.by_class[label]:.1f}", str(taken))
     console = plain_console()
     console.print(table)
+    if unknown := sorted(str(label) for label in scores.images if label not in learner.labels):
+        console.print(f"never learned, so always wrong: {', '.join(unknown)}", soft_wrap=True)
     console.print(f"accuracy {scores.accuracy:.1f} % on {scores.images.total():,} images")
     return 0

@@ -15,7 +15,7 @@ from engram.experiment.run import Interrupted
 from engram.experiment.save_interval import SaveInterval
 from engram.methods import DEFAULT_METHOD
 from engram.options import ComputeOptions, ImageOptions, LearnerOptions, MemoryOptions, TrainingOptions
-from engram.streams import BATCH, DataError, ImageReading, to_batches
+from engram.streams import BATCH, ImageReading, open_photos, to_batches
 
 GROUPS = {
     "images": ImageOptions,
@@ -31,8 +31,7 @@ def main(argv: list[str]) -> int:
     options = build_parser().parse_args(argv)
     chosen = {name: value for name, value in vars(options).items() if name in schema_of(LearnerOptions)}
     every = SaveInterval.parse(str(options.checkpoint_every))
-    if not options.folder.exists():
-        raise DataError(f"{options.folder} is not there: name a folder with one folder of images per class")
+    open_photos(options.folder)  # before anything is made: what is no folder of photos leaves nothing behind
     console = plain_console()
     with (
         teaching_lock(options.into),

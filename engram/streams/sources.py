@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +22,9 @@ from engram.streams.adapters import IMAGE_COLUMNS, LABEL_COLUMNS, hugging_face_c
 from engram.streams.class_folders import SIZE as FOLDER_SIZE
 from engram.streams.dataset import Array, DataError, Dataset
 from engram.streams.decoded import TreeImages
-from engram.streams.files import open_files
-from engram.streams.images import LARGEST_FILE, Fit, decode, to_pixels
-from engram.streams.layout import image_names, recognize, train_and_test
+from engram.streams.files import FileTree, open_files
+from engram.streams.images import LARGEST_FILE, Fit, decode, is_image, to_pixels
+from engram.streams.layout import Layout, image_names, recognize, train_and_test
 
 BATCH = 10
 """Images in a batch, if none is given."""
@@ -84,6 +85,8 @@ def to_batches(source: Any, reading: ImageReading) -> Batches:
         source = (source.train_x, source.labels_of(source.train_y))
     if _is_pair_of_arrays(source):
         x, y = source[0], np.asarray(source[1])
+        if y.ndim == 0:
+            raise DataError(f"the labels are one {type(source[1]).__name__}: give a sequence, one label per image")
         if len(x) != len(y):
             raise DataError(f"there are {len(x)} images but {len(y)} labels: give one label per image")
         return _shuffled(len(x), reading, lambda index: (x[index], y[index]))
@@ -115,10 +118,10 @@ def read_images(paths: Iterable[str | Path], reading: ImageReading) -> Array:
 
 
 def read_if_files(x: Any, reading: ImageReading) -> Any:
-    """Return the images of a file or of a list of files that are named by their paths; anything else as it is."""
+    """Return the images of files and folders that are named by their paths, one or a list; anything else as it is."""
     paths = [x] if isinstance(x, str | Path) else x
     if isinstance(paths, list | tuple) and paths and all(isinstance(each, str | Path) for each in paths):
-        return read_images(paths, reading)
+        return read_images([file for each in paths for file in image_files(Path(each).expanduser())], reading)
     return x
 
 
@@ -137,11 +140,19 @@ def _read(path: Path, size: int, fit: Fit) -> Array:
     return decode(content, size, str(path), fit)
 
 
-def _folder(place: Path, reading: ImageReading) -> Batches:
+def open_photos(place: Path) -> tuple[FileTree, Layout]:
+    """Return the files of a folder of photos and their layout, or raise a DataError if it is none."""
     if not place.exists():
         raise DataError(f"{place} is not there: name a folder with one folder of images per class")
+    if place.is_file() and is_image(place.name):
+        raise DataError(f"{place} is one image: name a folder with one folder of images per class")
     tree = open_files(place)
-    train, test, _ = train_and_test(tree, recognize(tree))
+    return tree, recognize(tree)
+
+
+def _folder(place: Path, reading: ImageReading) -> Batches:
+    tree, layout = open_photos(place)
+    train, test, _ = train_and_test(tree, layout)
     if test:
         _log.warning("%s: its %d test images are not learned from", place, sum(map(len, test.values())))
     files = [(name, each) for each in sorted(train) for name in train[each]]
@@ -208,7 +219,7 @@ def _stacked(items: Sequence[tuple[Any, Any]], reading: ImageReading) -> tuple[A
     ]
     if len({image.shape for image in images}) > 1:
         raise DataError(f"images have the shapes {images[0].shape} and others: give `size`, or images of one size")
-    return np.stack(images), [label.item() if hasattr(label, "item") else label for _, label in items]
+    return np.stack(images), [_plain(label) for _, label in items]
 
 
 def _batch(item: Any, names: Sequence[str] | None) -> tuple[Any, Any]:
@@ -221,18 +232,43 @@ def _batch(item: Any, names: Sequence[str] | None) -> tuple[Any, Any]:
 
 def _named(image: Any, label: Any, names: Sequence[str] | None) -> tuple[Any, Any]:
     """Return an image and its label, by its name if it is an index into `names`."""
-    plain = label.item() if hasattr(label, "item") else label
+    plain = _plain(label)
     return image, names[plain] if names is not None and isinstance(plain, int) and 0 <= plain < len(names) else plain
 
 
+def _plain(label: Any) -> Any:
+    """Return a label as Python's own integer or string, given any kind of single value."""
+    if (count := math.prod(np.shape(label))) != 1:
+        raise DataError(f"a label has {count} values: give one integer or string per image, such as its argmax")
+    return label.item() if hasattr(label, "item") else label
+
+
 def _class_names(source: Any) -> Sequence[str] | None:
-    """Return the names of the classes that a data set knows, also below a loader or a subset; None if two are alike."""
+    """Return the names of the classes that a data set knows, also below a loader or a subset; None if two are alike.
+
+    Of synonyms, the first is taken. Data sets that were joined must name the same classes.
+    """
     while source is not None:
         names = getattr(source, "classes", None)
-        if isinstance(names, list | tuple) and all(isinstance(name, str) for name in names):
-            return names if len(set(names)) == len(names) else None
+        if isinstance(names, list | tuple):
+            first = [each[0] if isinstance(each, list | tuple) and each else each for each in names]
+            if all(isinstance(name, str) for name in first):
+                return first if len(set(first)) == len(first) else None
+        if isinstance(joined := getattr(source, "datasets", None), list | tuple):
+            return _shared_names(joined)
         source = getattr(source, "dataset", None)
     return None
+
+
+def _shared_names(joined: Sequence[Any]) -> Sequence[str] | None:
+    """Return the names that data sets have in common, or raise a DataError if they number different classes."""
+    every = [_class_names(each) for each in joined]
+    if any(names != every[0] for names in every):
+        raise DataError(
+            "the joined data sets have different classes, so the same index means another class in each of them: "
+            "learn from one after the other"
+        )
+    return every[0] if every else None
 
 
 def _is_pair_of_arrays(source: Any) -> bool:

@@ -17,7 +17,7 @@ from engram import Learner, score_images
 from engram.cli import main
 from engram.experiment import learning
 from tests.helpers import fingerprint, start_engram
-from tests.streams.imagefiles import write
+from tests.streams.imagefiles import picture, write
 
 COLORS = {"lime": (40, 220, 30), "plum": (150, 30, 160), "sky": (60, 150, 250)}
 OPTIONS = ["--method", "er", "--memory-size", "12", "--size", "16"]
@@ -76,6 +76,18 @@ def test_other_options_than_the_learner_has_are_refused(
     assert main(["learn", str(tmp_path / "nowhere"), "--into", str(tmp_path / "new")]) == 1
     assert "nowhere is not there" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+    write(tmp_path / "flat", {"0.png": picture(0, 16, "PNG")})
+    (tmp_path / "empty").mkdir()
+    for wrong, said in (
+        (tmp_path / "flat", "no image in a folder of its class"),
+        (tmp_path / "flat" / "0.png", "is one image: name a folder"),
+        (tmp_path / "empty", "no image in a folder of its class"),
+    ):
+        assert main(["learn", str(wrong), "--into", str(tmp_path / "new")]) == 1
+        assert said in capsys.readouterr().err
+        assert not (tmp_path / "new").exists(), "nothing is left behind"
+    assert main(["predict", str(tmp_path / "empty"), str(tmp_path / "flat" / "0.png")]) == 1
+    assert "holds no learner: name the folder that" in capsys.readouterr().err
     write(tmp_path / "other", {"letter.txt": b"dear"})
     assert main(["learn", str(tmp_path / "photos"), "--into", str(tmp_path / "other")]) == 1
     assert "is no saved learner" in capsys.readouterr().err
@@ -137,7 +149,9 @@ def test_evaluating_counts_right_answers(taught: Path, tmp_path: Path, capsys: p
     assert scores.accuracy == said["accuracy"]
     assert sum(scores.confused.values()) == 5
     assert main(["evaluate", str(taught), str(test)]) == 0
-    assert "accuracy 66.7 % on 15 images" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "accuracy 66.7 % on 15 images" in said
+    assert "never learned, so always wrong: sky" in said
 
 
 def test_a_stopped_command_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from torch import nn
 from engram import CheckpointError, InputError, Learner, NotReadyError, Predictor
 from engram.base.interfaces import Classifier
 from engram.cli import main
+from engram.testing import small_options
 from tests.helpers import feed, small_learner, toy_images, toy_stream
 from tests.streams.imagefiles import picture
 
@@ -32,6 +33,7 @@ LEARNERS: dict[str, Any] = {
     "mirrored, class means": lambda: small_learner("scr", classifier={"mirror": True}),
     "head for more classes": lambda: small_learner("er", classes_total=7),
     "proxies": lambda: small_learner("pcr"),
+    "from scratch": lambda: Learner("gdumb", **small_options("gdumb")),
 }
 
 

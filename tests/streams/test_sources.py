@@ -1,6 +1,7 @@
 """Batches from wherever images are: folders, arrays, data sets of other libraries, loaders and loops."""
 
 import io
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import ConcatDataset, DataLoader, TensorDataset
 from torch.utils.data import Dataset as TorchDataset
 
+from engram import Learner
 from engram.streams import DataError, ImageReading, image_files, load_dataset, read_images, to_batches
+from engram.streams import images as images_module
 from engram.streams.images import decode
 from tests.streams.imagefiles import picture, write
 
@@ -195,8 +198,65 @@ def test_every_kind_of_pixels_becomes_rgb(image: Image.Image, kind: str) -> None
     assert pixels[:, :, 12:].max() < 15
 
 
-def test_heic_is_named_with_what_to_install(tmp_path: Path) -> None:
+def test_heic_is_named_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "IMG_1.HEIC"
     path.write_bytes(b"\0\0\0\x18ftypheic" + bytes(100))
-    with pytest.raises(DataError, match=r"IMG_1\.HEIC is a HEIC image.*pip install pillow-heif"):
-        read_images([path], ImageReading(size=16))
+    monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    images_module._formats.cache_clear()
+    try:
+        with pytest.raises(DataError, match=r"IMG_1\.HEIC is a HEIC image.*pip install pillow-heif"):
+            read_images([path], ImageReading(size=16))
+    finally:
+        images_module._formats.cache_clear()
+
+
+def test_heic_is_read_where_pillow_heif_is_installed(tmp_path: Path) -> None:
+    heif = pytest.importorskip("pillow_heif")
+    images_module._formats.cache_clear()
+    shown = np.zeros((32, 32, 3), np.uint8)
+    shown[:, 16:] = (200, 40, 40)
+    heif.from_pillow(Image.fromarray(shown)).save(tmp_path / "IMG_2.heic", quality=90)
+    (found,) = read_images([tmp_path / "IMG_2.heic"], ImageReading(size=32))
+    assert np.abs(found.astype(int) - shown.transpose(2, 0, 1)).mean() < 4
+
+
+def test_joined_data_sets_must_number_the_same_classes() -> None:
+    class Others(Named):
+        classes = ("bottle", "tiger", "zebra")
+
+    _, labels = drained(ConcatDataset([Named(), Named()]))
+    assert sorted(labels) == sorted([Named.classes["abc".index(label)] for label in Y] * 2)
+    for source in (ConcatDataset([Named(), Others()]), DataLoader(ConcatDataset([Others(), Named()]), batch_size=2)):
+        with pytest.raises(DataError, match="have different classes, so the same index means another class"):
+            drained(source)
+
+
+def test_the_first_of_synonyms_is_the_name() -> None:
+    class Synonyms(Named):
+        classes = (("ant", "emmet"), ("bee",), ("cow", "ox"))  # type: ignore[assignment]
+
+    assert set(drained(Synonyms())[1]) == set(Named.classes)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ((X, "cat"), "the labels are one str: give a sequence"),
+        ((X, {1: "a"}.values()), "the labels are one dict_values: give a sequence"),
+        ((X, np.eye(5)), "a label has 5 values: give one integer or string"),
+    ],
+)
+def test_labels_that_are_no_sequence_of_single_values_are_refused(source: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        drained(source)
+
+
+def test_a_folder_may_be_asked_about_by_its_path(pets: Path) -> None:
+    learner = Learner("er", memory_size=4, net={"width": 8})
+    learner.learn(pets, size=16)
+    assert len(learner.predict(pets)) == 12
+    assert learner.predict([pets / "cat", pets / "dog" / "0.png"]).tolist() == [
+        *learner.predict(pets / "cat"),
+        *learner.predict(pets / "dog" / "0.png"),
+    ]
