@@ -70,6 +70,8 @@ def restored(
     given = {name: net for name, net in nets.items() if net is not None}
     consumer, extra, was = build_from_checkpoint(path, lambda tree: _restored_from(tree, kind, path, device, given))
     now = environment()
+    if consumer.options["threads"]:  # it computes with as many, whatever the process has
+        now.pop("threads")
     changed = [f"{name} was {was.get(name)}, is {now[name]}" for name in now if was.get(name) != now[name]]
     if changed and continuing:
         shown = for_terminal(", ".join(changed)[:500], keep="")

@@ -3,8 +3,10 @@
 import base64
 import hashlib
 import io
+import os
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from engram.serve.page import page, page_policy
 from tests.helpers import toy_images
 from tests.serve.serving import SECRET, server, some_learner
 
+PICTURES = Path(os.environ["ENGRAM_PICTURES"]) if "ENGRAM_PICTURES" in os.environ else None
+"""Where pictures of the page are kept, for the documentation."""
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
@@ -45,6 +49,7 @@ def browser() -> Iterator[Any]:
     if CHROMIUM is None:
         pytest.skip("no Chromium here: install Debian's chromium to look at the page")
     arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+    arguments += ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
     with playwright.sync_playwright() as running:
         chromium = running.chromium.launch(executable_path=CHROMIUM, args=arguments)
         yield chromium
@@ -84,6 +89,37 @@ def quiet_page(browser: Any, url: str, said: list[str]) -> Any:
     return view
 
 
+def test_images_may_be_dropped_or_taken_with_the_camera(tmp_path: Path, browser: Any) -> None:
+    said: list[str] = []
+    with server(tmp_path / "new", "--new", "er", "--total-bytes", "4MB", "--width", "8") as (_, url):
+        view = quiet_page(browser, url, said)
+        (shown,) = files(0, 5, 1)
+        encoded = base64.b64encode(shown["buffer"]).decode()
+        view.evaluate(
+            """encoded => {
+                const bytes = Uint8Array.from(atob(encoded), each => each.charCodeAt(0)), data = new DataTransfer();
+                data.items.add(new File([bytes], "dropped.png", {type: "image/png"}));
+                const event = new DragEvent("drop", {dataTransfer: data, bubbles: true});
+                document.getElementById("drop").dispatchEvent(event);
+            }""",
+            encoded,
+        )
+        view.wait_for_selector("#shown li:nth-child(1)")
+        view.click("#camera")
+        view.wait_for_selector("#viewer:visible")
+        while not view.evaluate("document.getElementById('video').videoWidth"):
+            time.sleep(0.05)
+        view.click("#snap")
+        view.wait_for_selector("#shown li:nth-child(2)")
+        view.fill("#name", "thing")
+        view.press("#name", "Enter")
+        view.wait_for_selector("#said:has-text('Learned batch 1')", timeout=30_000)
+        assert re.fullmatch(r"Of 4\.0 MB for everything, \d+ (KB|B) are used\.", view.inner_text("#budget"))
+        assert view.locator("#parts tr").count() > 2
+        view.close()
+    assert said == []
+
+
 def test_in_a_browser_two_classes_are_taught_asked_and_outlive_a_kill(tmp_path: Path, browser: Any) -> None:
     token = tmp_path / "token"
     token.write_text(SECRET)
@@ -102,9 +138,13 @@ def test_in_a_browser_two_classes_are_taught_asked_and_outlive_a_kill(tmp_path: 
         assert view.locator("#memory img").count() == 8
         assert "<b>pen</b>" in view.locator("#memory li").all_inner_texts(), "names are shown as text"
         assert "The memory holds 8 of 8 images" in view.inner_text("#budget")
-        for width, scheme in ((390, "light"), (1200, "dark")):
+        assert "Of what was just shown, 4 of 4 are recognized (100 %)" in view.inner_text("#said")
+        for width, scheme in ((390, "light"), (1280, "dark")):
             view.set_viewport_size({"width": width, "height": 800})
             view.emulate_media(color_scheme=scheme)
+            view.screenshot(
+                path=str(PICTURES / f"serve-{scheme}.png" if PICTURES else tmp_path / "p.png"), full_page=True
+            )
             assert view.evaluate("document.documentElement.scrollWidth") <= width
             ground = view.evaluate("getComputedStyle(document.body).backgroundColor")
             assert ground == {"light": "rgb(246, 246, 243)", "dark": "rgb(22, 24, 27)"}[scheme]
@@ -117,7 +157,8 @@ def test_in_a_browser_two_classes_are_taught_asked_and_outlive_a_kill(tmp_path: 
         view.focus("#ask")
         view.keyboard.press("Enter")
         view.wait_for_selector("#ask:enabled")
-        assert set(view.locator("#shown .guess span:first-child").all_inner_texts()) == {"cup", "<b>pen</b>"}
+        assert view.locator("#shown .guess span:first-child").all_inner_texts() == ["<b>pen</b>", "cup"]
+        assert re.fullmatch(r"score -?\d\.\d{3}", view.locator("#shown .guess .faint").first.inner_text())
         with view.expect_download() as loading:
             view.click("#download")
         assert Path(loading.value.path()).read_bytes()[:2] == b"PK"

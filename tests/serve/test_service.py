@@ -235,3 +235,18 @@ def test_a_folder_without_a_learner_and_a_run_are_refused(tmp_path: Path) -> Non
     some_learner(tmp_path / "run" / "checkpoint")
     with pytest.raises(InputError, match="folder of a run"):
         Service(tmp_path / "run", settings_with())
+
+
+def test_a_restart_does_not_warn_of_threads_that_the_learner_has_itself(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = some_learner(tmp_path / "toy", 1)
+    before = torch.get_num_threads()
+    try:
+        for threads in (2, 1):  # of the process
+            torch.set_num_threads(threads)
+            with service(folder):
+                pass
+    finally:
+        torch.set_num_threads(before)
+    assert "may differ in the last bits" not in caplog.text
