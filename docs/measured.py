@@ -201,21 +201,45 @@ def paper_table(file: str) -> PaperTable:
     return gather(name, EXPERIMENTS[name], scale, finished, content["seeds"])
 
 
-def full_components() -> str:
-    """Return the runs of the components table at the paper's own protocol, K=100, by both readings of each run."""
-    made = paper_table("paper-full-components")
-    rows = []
-    for row in made.rows:
-        net, averaged = (made.entries[row, "cifar100 K=100", measure] for measure in ("acc", "averaged"))
-        if net.measured is None or averaged.measured is None:
-            rows.append([f"`{row}`", "0", "missing", "", "", "", _paper_figure(net)])
+HEADLINE_COLUMN = "cifar100 K=100"
+
+
+def headline_runs() -> dict[str, dict[int, RunResult]]:
+    """The runs at the paper's own protocol, K=100, by row and seed: in float32 where there is one, else in bf16."""
+    found: dict[str, dict[int, RunResult]] = {}
+    files = ("paper-full-components-bf16", "paper-full-components")
+    there = [read(name)["results"] for name in files if (ROOT / "results" / f"{name}.json").exists()]
+    for cell in EXPERIMENTS["components"].cells(SCALES["full"]):
+        if cell.column != HEADLINE_COLUMN:
             continue
-        shown = [
-            text
-            for entry in (net, averaged)
-            for text in (str(entry.measured), entry.difference.signed(entry.seeds) if entry.difference else "")
-        ]
-        rows.append([f"`{row}`", str(net.seeds), *shown, _paper_figure(net)])
+        own = found.setdefault(cell.row, {})
+        for saved in there:
+            own |= {
+                seed: RunResult.from_dict(saved[cell.folder(seed).as_posix()])
+                for seed in range(10)
+                if cell.folder(seed).as_posix() in saved
+            }
+    return found
+
+
+def full_components() -> str:
+    """The runs of the components table at the paper's own protocol, K=100, by both readings of each run."""
+    made, runs = paper_table("paper-full-components"), headline_runs()
+    rows = []
+    for row, own in runs.items():
+        paper = _paper_figure(made.entries[row, HEADLINE_COLUMN, "acc"])
+        if not own:
+            rows.append([f"`{row}`", "missing", "", "", "", "", paper])
+            continue
+        shown = []
+        for reading in ("net", "averaged"):
+            ends = {seed: run.readings[reading].average_end_accuracy for seed, run in own.items()}
+            base = {seed: run.readings[reading].average_end_accuracy for seed, run in runs["scr"].items()}
+            changes = [ends[seed] - base[seed] for seed in sorted(ends.keys() & base.keys())]
+            against = "" if row == "scr" or not changes else Interval.of(changes).signed(len(ends))
+            shown += [str(Interval.of([ends[seed] for seed in sorted(ends)])), against]
+        seeds = [f"{seed}{' (bf16)' * (own[seed].config.options['precision'] == 'bf16')}" for seed in sorted(own)]
+        rows.append([f"`{row}`", ", ".join(seeds), *shown, paper])
     head = ("method", "seeds", "end accuracy %", "over scr", "of the averaged net", "over scr", "the paper")
     return table(head, rows)
 
@@ -427,13 +451,22 @@ def latent_step() -> str:
 
 
 def precision() -> str:
-    """End accuracies of the small protocol in both precisions, by both readings, as far as they have been run."""
-    rows = []
+    """End accuracies of the small protocol in both precisions, by both readings, and the differences seed by seed."""
+    found: dict[tuple[str, str], dict[int, RunResult]] = {}
     for result in results("small-precision"):
-        ends = [result.readings[reading].average_end_accuracy for reading in ("net", "averaged")]
-        options = result.config.options
-        rows.append([f"`{result.method}`", str(result.seed), options["precision"], *(f"{end:.1f}" for end in ends)])
-    return table(("method", "seed", "precision", "the net", "its average"), rows)
+        found.setdefault((result.method, result.config.options["precision"]), {})[result.seed] = result
+    rows = []
+    for method in dict.fromkeys(method for method, _ in found):
+        full, half = found[method, "float32"], found[method, "bf16"]
+        for reading, name in (("net", "the net"), ("averaged", "its average")):
+            pairs = [
+                [runs[seed].readings[reading].average_end_accuracy for runs in (full, half)]
+                for seed in sorted(full.keys() & half.keys())
+            ]
+            ends = [str(Interval.of([pair[side] for pair in pairs])) for side in (0, 1)]
+            change = Interval.of([after - before for before, after in pairs]).signed()
+            rows.append([f"`{method}`", name, str(len(pairs)), *ends, change])
+    return table(("method", "reading", "seeds", "float32", "bf16", "difference"), rows)
 
 
 def ablation() -> str:
