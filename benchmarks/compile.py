@@ -1,7 +1,7 @@
 """Does torch.compile make a training step faster on this processor?
 
-Forward and backward pass of the reduced ResNet-18 on the images of one step of er-ema (74 views of 24 pixels) and of one
-view of scr (110 images of 32 pixels), one thread. Medians of the processor's time, plain and compiled in turn.
+Forward and backward pass of the reduced ResNet-18 on the images of one step of er-ema (74 views of 24 pixels) and of
+one view of scr (110 images of 32 pixels), one thread. Medians of the processor's time, plain and compiled in turn.
 
     python benchmarks/compile.py --out results/compile.json
 """

@@ -30,7 +30,7 @@ from engram.deployment import Predictor, answering_from, export
 from engram.latents.consumer import LatentConsumer
 from engram.methods import ROLES, Composition, Method, compose, restore_part
 from engram.nets import ReducedResNet18, require_size
-from engram.options import LearnerArguments, LearnerOptions, PartOptions, Reading, resolve_options
+from engram.options import LearnerArguments, LearnerOptions, PartOptions, Reading, describe_limit, resolve_options
 from engram.persistence.restore import restored
 from engram.persistence.state import Tree, pad_optimizer_state
 from engram.recommending import recommend
@@ -97,8 +97,9 @@ class Learner(LatentConsumer):
         return ImageReading(size=self.image_shape[1] if self.image_shape else None, fit=self.options["fit"])
 
     def __repr__(self) -> str:
-        seen = f"{self.iteration} batches, {len(self.labels)} classes"
-        return f"Learner({self.method or 'own composition'!r}: {seen} seen, on {self.device})"
+        seen = f"{self.iteration} batches, {len(self.labels)} classes seen"
+        name = self.method or "own composition"
+        return f"Learner({name!r}, {describe_limit(self.options)}: {seen}, on {self.device})"
 
     @exclusive
     def observe(self, x: Any, y: Any) -> None:
@@ -311,8 +312,7 @@ class Learner(LatentConsumer):
         if self.augmentation:
             stream = self._augmented(stream, self.augmentation)
             replay = None if replay is None else self._augmented(replay, self.augmentation)
-        loss = self.scheme.loss(stream, replay, ctx)
-        if loss is None:
+        if (loss := self.scheme.loss(stream, replay, ctx)) is None:
             return
         require_finite_loss(loss, self.iteration)
         loss.backward()

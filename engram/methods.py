@@ -213,6 +213,8 @@ def find_method(name: str) -> Method:
         return METHODS[name]
     if base in METHODS and memory in MEMORIES:
         changes = MEMORIES[memory]
+        if METHODS[base].policy is changes["policy"]:
+            raise InputError(f"{base} has the memory {memory} already: did you mean {base!r}?")
         return replace(METHODS[base], **changes | {"paper": f"{METHODS[base].paper}; {changes['paper']}"})
     raise InputError(f"unknown method {name!r}{_suggested(name)}")
 
@@ -222,15 +224,18 @@ def _suggested(name: str) -> str:
     spelled = name.strip().lower().replace("_", "-").replace(" ", "")
     if spelled in MEMORIES:
         return f": did you mean {f'scr+{spelled}'!r}? {spelled} is a memory, which a method takes with +"
-    if is_method(spelled):
-        return f": did you mean {spelled!r}?"
-    return suggest(spelled, names())
+    turned = "+".join(reversed(spelled.split("+")))
+    for meant in (spelled, turned):
+        if is_method(meant):
+            return f": did you mean {meant!r}?"
+    return suggest(spelled, names() if "+" in spelled else list(METHODS))
 
 
 def is_method(name: str) -> bool:
     """Return whether there is a method of that name."""
     base, _, memory = name.rpartition("+")
-    return name in METHODS or (base in METHODS and memory in MEMORIES)
+    combined = base in METHODS and memory in MEMORIES
+    return name in METHODS or (combined and METHODS[base].policy is not MEMORIES[memory]["policy"])
 
 
 def configurable(method: Method) -> dict[str, Any]:

@@ -161,3 +161,22 @@ def test_er_ema_trains_on_one_view_of_stream_and_replay_in_one_pass(monkeypatch:
     memory = mine.memory.read(mine.memory.filled())
     mine.observe(toy_images([0, 1], 9), [0, 1])
     assert seen == [pytest.approx(0, abs=1e-4)]
+
+
+def test_a_memory_that_the_method_has_already_is_refused() -> None:
+    for wrong, meant in (("gss+gss", "gss"), ("aser+aser", "aser")):
+        with pytest.raises(InputError, match=f"has the memory {meant} already: did you mean '{meant}'"):
+            Learner(wrong)
+    with pytest.raises(InputError, match=r"did you mean 'scr\+ssd'"):
+        Learner("ssd+scr")
+    with pytest.raises(InputError) as unknown:
+        Learner("nonsense")
+    assert "er-ema" in str(unknown.value)
+    assert "+" not in str(unknown.value).replace("der++", "").replace("ewc++", ""), "combinations are not listed"
+
+
+def test_a_learner_says_what_it_is() -> None:
+    learner = Learner("er", memory_size=4, net={"width": 8})
+    learner.observe(toy_images([0, 1], 0), [0, 1])
+    assert repr(learner) == "Learner('er', K=4: 1 batches, 2 classes seen, on cpu)"
+    assert repr(Learner()) == "Learner('er-ema', 300,000 bytes: 0 batches, 0 classes seen, on cpu)"

@@ -13,7 +13,7 @@ COMMANDS = {
     "learn": "teach a learner, new or saved, from a folder of photos",
     "predict": "name the classes of images with a saved learner",
     "evaluate": "test a saved learner on a folder of photos",
-    "run": "run one learner over one stream (default: scr+ssd on digits)",
+    "run": "run one learner over one stream (without names: er-ema on digits)",
     "demo": "learn with and without summaries: a table and a picture in minutes",
     "compare": "print a table of finished runs: text, Markdown, CSV or LaTeX",
     "paper": "run a table or figure of the paper, here or on a Ray cluster",

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rich.table import Table
-
 from engram.cli.answering import open_to_answer
 from engram.cli.console import plain_console
 from engram.cli.parser import Parser
+from engram.cli.tables import new_table
 from engram.evaluation import score_images
 
 
@@ -31,11 +30,11 @@ def main(argv: list[str]) -> int:
         by_class = {str(label): share for label, share in scores.by_class.items()}
         print(json.dumps({"accuracy": scores.accuracy, "balanced": scores.balanced, "by_class": by_class}))
         return 0
-    table = Table("class", "images", "right %", "most often taken for", box=None, padding=(0, 2, 0, 0))
+    table = new_table(["class", "most often taken for"], ["images", "right %"])
     for label in sorted(scores.images, key=str):
         wrong = {answer: count for (truth, answer), count in scores.confused.items() if truth == label}
         taken = max(wrong, key=lambda answer: wrong[answer], default="")
-        table.add_row(str(label), str(scores.images[label]), f"{scores.by_class[label]:.1f}", str(taken))
+        table.add_row(str(label), str(taken), str(scores.images[label]), f"{scores.by_class[label]:.1f}")
     console = plain_console()
     console.print(table)
     if unknown := sorted(str(label) for label in scores.images if label not in learner.labels):

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 
 from engram.base.errors import InputError
 from engram.base.escaping import for_csv, for_terminal
@@ -18,6 +17,7 @@ from engram.base.settings import Count
 from engram.cli.answering import open_to_answer
 from engram.cli.console import plain_console
 from engram.cli.parser import Parser
+from engram.cli.tables import new_table
 from engram.deployment import Predictor
 from engram.learner import Learner
 from engram.streams import DataError, image_files, read_images
@@ -93,7 +93,7 @@ def _print(answers: Iterable[dict[str, Any]], form: str) -> None:
         writer.writerow(("image", "rank", "label", "score"))
         writer.writerows((for_csv(image), rank, for_csv(label), score) for image, rank, label, score in rows)
         return
-    table = Table("image", "class", "score", box=None, padding=(0, 2, 0, 0))
+    table = new_table(["image", "class"], ["score"])
     for image, rank, label, score in rows:
         table.add_row(image if rank == 1 else "", label, f"{score:.3f}")
     plain_console().print(table)

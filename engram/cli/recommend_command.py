@@ -56,7 +56,6 @@ def _print(found: Recommendation, image_size: int) -> None:
         f"{near.image_size} px, {readable_bytes(near.memory_bytes)} of pictures, {near.seeds} seed"
         f"{'s' if near.seeds > 1 else ''}, one core, {near.precision} ({', '.join(found.files)}). This is the nearest "
         "setting there is. Other data gives other accuracies, so measure on yours:",
-        soft_wrap=True,
     )
     console.print(
         f'\nengram run {found.method} FOLDER --memory-bytes {found.memory_bytes} --codec "{found.codec}" '

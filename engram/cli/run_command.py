@@ -24,7 +24,7 @@ from engram.experiment.events import Event
 from engram.experiment.jobs import Job, cores
 from engram.experiment.mlflow_log import MlflowLog
 from engram.experiment.result import RunResult
-from engram.experiment.run import Interrupted, NothingBegun, batch_counts
+from engram.experiment.run import Interrupted, batch_counts
 from engram.experiment.save_interval import SaveInterval
 from engram.experiment.scheduler import run_jobs
 from engram.experiment.tensorboard import TensorBoardLog
@@ -44,6 +44,7 @@ GROUPS = {
     "evaluation": EvaluationOptions,
 }
 """The options of a run, by their headings in the help."""
+NOTHING_BEGUN = "Nothing was begun: use the same command again"
 LOGS: dict[str, type[EventLog]] = {"tensorboard": TensorBoardLog, "wandb": WandbLog, "mlflow": MlflowLog}
 """Programs that a run can be logged to."""
 
@@ -78,7 +79,7 @@ def configuration_to_resume(arguments: list[str]) -> list[str]:
     found = [value or following for name, value, following in _options(arguments) if name == "--out"]
     folder = Path(found[-1]).expanduser() if found and found[-1] else None
     if folder is None:
-        return []
+        raise InputError("--resume needs --out, the folder of the run to go on with, or a method")
     begun = [path for path in (folder, *seed_folders(folder).values()) if (path / "config.yaml").is_file()]
     if not begun:
         raise InputError(f"no run began in {folder}, so there is none to resume: name a method and a data set")
@@ -133,12 +134,11 @@ def execute(jobs: list[Job], out: Path, *, again: str, logs: Sequence[EventLog] 
                 results = _run_several(jobs, out, on_event, should_stop)
             else:
                 results = [jobs[0].run(should_stop, lambda event: on_event(0, event))]
-        except NothingBegun as stopped:
-            console.print(f"{stopped}. Nothing was begun: use the same command again", soft_wrap=True)
-            return should_stop.exit_code
         except Interrupted as stopped:
             reason = stopped if len(jobs) == 1 else progress.summary()
-            console.print(f"{reason}. Everything is saved in {out}. To continue:\n{again}", soft_wrap=True)
+            begun = any((job.out / "config.yaml").exists() for job in jobs)
+            how = f"Everything is saved in {out}. To continue:\n{again}" if begun else NOTHING_BEGUN
+            console.print(f"{reason}. {how}", soft_wrap=True)
             return should_stop.exit_code
         finally:
             for log in logs:
@@ -146,7 +146,7 @@ def execute(jobs: list[Job], out: Path, *, again: str, logs: Sequence[EventLog] 
     rows = compare(results)
     print_comparison(rows, console)
     for row in rows:
-        console.print(time_by_part(row), soft_wrap=True)
+        console.print(time_by_part(row))
     for name, result in zip(names, results, strict=True):
         if tested := result.prequential:
             figures = ", ".join(f"{figure} {value:.1f}" for figure, value in tested.items() if figure != "images")

@@ -112,4 +112,5 @@ def made_net(path: str) -> nn.Module:
 def _require_extra() -> None:
     missing = [name for name in ("fastapi", "uvicorn", "python_multipart") if importlib.util.find_spec(name) is None]
     if missing:
-        raise InputError(f"{', '.join(missing)} is not installed: pip install 'engram[serve]'")
+        named = [name.replace("_", "-") for name in missing]
+        raise InputError(f"serving needs {', '.join(named)}, not installed here: `pip install {' '.join(named)}`")

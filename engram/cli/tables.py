@@ -51,8 +51,7 @@ def print_comparison(rows: Sequence[Row], console: Console) -> None:
     for row, label in zip(rows, labels, strict=True):
         if label != row.name:
             console.print(f"{label}: {row.name}", soft_wrap=True)
-    console.print("Accuracies in %; ± is a 95 % t-interval over n seeds; differences are to the first")
-    console.print("row, paired by seed.")
+    console.print("Accuracies in %; ± is a 95 % t-interval over n seeds; differences to the first row go seed by seed.")
     for row in rows:
         console.print(
             f"{row.name}: learning accuracy {row.learning}, forgetting over all tasks {row.forgetting_all_tasks}",

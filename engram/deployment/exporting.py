@@ -72,7 +72,7 @@ def _as_onnx(program: Any, facts: str) -> bytes:
         import onnx
         import onnxscript  # noqa: F401
     except ImportError as error:
-        raise InputError("exporting to ONNX needs two packages: `pip install 'engram[onnx]'`") from error
+        raise InputError("exporting to ONNX needs two packages: `pip install onnx onnxscript`") from error
     made = torch.onnx.export(
         program, input_names=["images"], output_names=["scores", "probabilities"], dynamo=True, verbose=False
     )

@@ -37,10 +37,6 @@ class Interrupted(Exception):
     """Raised when a run was asked to stop. If it had begun, it has saved a checkpoint."""
 
 
-class NothingBegun(Interrupted):
-    """Raised when a run was asked to stop before there was anything to save."""
-
-
 def run(
     config: RunConfig,
     out: str | Path,
@@ -71,8 +67,7 @@ def run(
         with stop_decoding_on(should_stop):
             stream = stream_of(config)
     except DecodingStopped:
-        kind = NothingBegun if folder.is_empty() else Interrupted
-        raise kind("stopped while images were decoded") from None
+        raise Interrupted("stopped while images were decoded") from None
     job = _Run(config.filled(stream), stream, folder, on_event)
     out.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(out):

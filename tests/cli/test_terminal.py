@@ -131,11 +131,11 @@ def test_the_command_to_continue_is_printed_and_works(
     out = tmp_path / "a folder"
     command = ["run", "er", "digits", *QUICK, "--checkpoint-every", "5b", "--out", str(out)]
     with monkeypatch.context() as patched:
-        patched.setattr(run_command.Job, "run", lambda *_: (_ for _ in ()).throw(Interrupted("stopped")))
+        whole = run_command.Job.run
+        patched.setattr(run_command.Job, "run", lambda job, *_: whole(job, lambda: True))
         assert main(command) == 128
     printed = capsys.readouterr().out.strip().splitlines()[-1]
     assert shlex.split(printed) == ["engram", "run", "--resume", "--out", str(out), "--checkpoint-every=5b"]
-    assert main(command) == 0
     assert main(shlex.split(printed)[1:]) == 0
 
 
@@ -163,3 +163,20 @@ def test_a_plan_of_the_paper_is_quick_small_and_not_silent(tmp_path: Path) -> No
     assert int(kilobytes) < 1_000_000 * 1000 / 1024
     assert "timing a step of ocm" in ran.stdout
     assert len(re.findall(r"^timing ", ran.stdout, flags=re.MULTILINE)) < 30
+
+
+def test_resuming_needs_to_know_what(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--resume"]) == 1
+    assert "--resume needs --out" in capsys.readouterr().err
+
+
+def test_several_runs_that_were_stopped_before_the_first_batch_promise_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> None:
+        raise Interrupted("stopped with 0 of 2 runs finished")
+
+    monkeypatch.setattr(run_command, "_run_several", stopped)
+    main(["run", "er", "--seeds", "2", "--out", str(tmp_path / "runs")])
+    assert "Nothing was begun: use the same command again" in capsys.readouterr().out
+    assert main(["run", "--resume", "--out", str(tmp_path / "runs")]) == 1
