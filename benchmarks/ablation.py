@@ -132,7 +132,7 @@ def collected(runs: Path) -> dict[str, Any]:
     found = {folder.name: folder / "result.json" for folder in sorted(runs.iterdir())}
     results = {name: read_result(file).to_dict() for name, file in found.items() if file.exists()}
     read = {path.parent.name: json.loads(path.read_text()) for path in sorted(runs.glob("*/answers.json"))}
-    return {"runs": results, "answers": read}
+    return {"results": results, "answers": read}
 
 
 if __name__ == "__main__":

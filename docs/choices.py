@@ -40,7 +40,7 @@ def choices_text() -> str:
 
 def _runs() -> Iterator[tuple[str, str, RunResult]]:
     """Yield the name of a file, the name of a method, and a run of it."""
-    for name, saved in read("ablation")["runs"].items():
+    for name, saved in read("ablation")["results"].items():
         if name.startswith(OPTIONS_ONLY):
             yield "ablation", "er-ema", RunResult.from_dict(saved)
     for file in ("small-precision",):

@@ -1,6 +1,6 @@
 """The picture of accuracy against bytes and against seconds, drawn from the files under results/.
 
-python docs/frontier.py
+python docs/figures.py
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from statistics import mean
 from typing import Any
 
 import matplotlib
-from measured import ROOT, read
+from measured import ROOT, full_er_ema, headline_runs, read
 
 from engram.experiment.result import RunResult
 from engram.paper.targets import Targets
@@ -52,7 +52,7 @@ def save(figure: Any, name: str) -> None:
 def draw_headline(axes: Any, reading: str) -> None:
     """Mean accuracy over the tasks seen, after each task, at the paper's own protocol; a band spans the seeds."""
     for number, (method, color) in enumerate(HEADLINE.items()):
-        runs = runs_of("paper-full-components", 100)[method]
+        runs = list(headline_runs()[method].values())
         curves = [run.readings[reading].average_accuracy_after_task for run in runs]
         tasks = range(1, len(curves[0]) + 1)
         axes.plot(tasks, [mean(values) for values in zip(*curves, strict=True)], color=color, label=method, marker=".")
@@ -95,10 +95,12 @@ def runs_of(file: str, images: int) -> dict[str, list[RunResult]]:
 
 
 def full_runs() -> list[tuple[int, float, str]]:
-    """Return limit, end accuracy and label of the runs of er-ema at the paper's own protocol."""
-    answered = read("full-answers")[0]
-    limit = answered["config"]["memory_bytes"]
-    return [(limit, mean(answered["accuracies"]["nearest class mean, mirrored"]), "er-ema, 4 steps")]
+    """Return limit, mean end accuracy and label of the runs of er-ema at the paper's own protocol."""
+    found: dict[tuple[int, int], list[float]] = {}
+    for run in full_er_ema():
+        chosen = run.config.options
+        found.setdefault((chosen["memory_bytes"], chosen["repeats"]), []).append(run.average_end_accuracy)
+    return [(limit, mean(ends), f"er-ema, {steps} steps") for (limit, steps), ends in found.items()]
 
 
 def draw_seconds(axes: Any) -> None:
@@ -107,7 +109,7 @@ def draw_seconds(axes: Any) -> None:
     for file in ("paper-small-main", "paper-small-components"):
         for method, runs in runs_of(file, 30).items():
             points.setdefault(method, []).extend(runs)
-    for name, saved in read("ablation")["runs"].items():
+    for name, saved in read("ablation")["results"].items():
         if name.rpartition("-")[0] in STEPS:
             points.setdefault(STEPS[name.rpartition("-")[0]], []).append(RunResult.from_dict(saved))
     for label, runs in points.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
@@ -11,10 +12,12 @@ from typing import Any
 from engram.evaluation.metrics import Interval
 from engram.experiment.config import changed_settings
 from engram.experiment.result import RunResult
-from engram.paper.catalogue import EXPERIMENTS
+from engram.methods import METHODS
+from engram.paper.catalogue import EXPERIMENTS, METHODS_COMPARED
 from engram.paper.grid import read_any_result
 from engram.paper.outcome import Entry, PaperTable, gather
 from engram.paper.scales import SCALES
+from engram.paper.targets import Targets
 from engram.report.tables import compare, read_runs
 
 ROOT = Path(__file__).parents[1]
@@ -111,27 +114,81 @@ def half_bytes() -> str:
     return table((*head, "working copies kB", "all state kB", "training s", "total s"), rows)
 
 
+def full_er_ema() -> list[RunResult]:
+    """The runs of er-ema at the paper's own protocol, by bytes and then by steps."""
+    runs = results("full-er-ema")
+    return sorted(runs, key=lambda run: (run.config.options["memory_bytes"], run.config.options["repeats"], run.seed))
+
+
 def full_bytes() -> str:
-    """Accuracy at the paper's own protocol in the bytes of its smallest memory."""
+    """Accuracy at the paper's own protocol: the paper's methods in its smallest memory, and er-ema in all three."""
+    groups: dict[tuple[str, str, int, int], list[RunResult]] = {}
+    paper_runs = [run for own in headline_runs().values() for run in own.values() if run.method in HEADLINE]
+    for run in [*paper_runs, *full_er_ema()]:
+        chosen = run.config.options
+        limit = chosen["memory_bytes"] or 3 * 32 * 32 * chosen["memory_size"]
+        groups.setdefault((run.method, chosen["codec"], limit, chosen["repeats"]), []).append(run)
     rows = []
-    for result in [*results("paper-full-components"), *results("full-bytes-seed0")]:
-        if result.seed != 0:
-            continue
-        after = result.evaluation.average_accuracy_after_task
-        codec = result.config.options["codec"]
-        answers = "class means" if codec == "float32" else "softmax"
-        kept = ["raw, as in the paper" if codec == "float32" else codec, f"{result.memory_images:,}"]
-        steps = str(result.config.options["repeats"])
-        shown = [f"{after[0]:.1f}", f"{after[4]:.1f}", f"**{after[-1]:.1f}**"]
-        rows.append([f"`{result.method}`", *kept, steps, answers, *shown])
+    for (method, codec, limit, repeats), runs in groups.items():
+        after = [run.evaluation.average_accuracy_after_task for run in runs]
+        rows.append(
+            [
+                f"`{method}`",
+                "raw" if codec == "float32" else codec,
+                kilobytes(limit),
+                f"{mean(run.memory_images for run in runs):,.0f}",
+                str(repeats),
+                ", ".join(str(run.seed) for run in sorted(runs, key=lambda run: run.seed)),
+                f"{mean(one[4] for one in after):.1f}",
+                f"**{Interval.of([one[-1] for one in after])}**",
+                precisions(runs),
+                f"{mean(run.seconds['total'] for run in runs) / 60:.0f}",
+            ]
+        )
+    for row, k in (("scr+ssd", 1), ("scr+ssd", 5), ("scr+ssd", 10)):
+        published = Targets("table_baselines").of(row, "cifar100", k, "acc")
+        assert published is not None
+        kept = [kilobytes(100 * k * 3 * 32 * 32), str(100 * k)]
+        figure = f"**{published[0]} ± {published[1]}**"
+        rows.append([f"`{row}`, the paper's figure", "raw", *kept, "1", "ten", "", figure, "float32", ""])
+    head = (
+        "method",
+        "images as",
+        "kB",
+        "images",
+        "steps a batch",
+        "seeds",
+        "after task 5",
+        "after task 10",
+        "computed in",
+    )
+    return table((*head, "minutes"), rows)
+
+
+def precisions(runs: Sequence[RunResult]) -> str:
+    """The precisions that runs computed in, the commonest first."""
+    counted = Counter(run.config.options["precision"] for run in runs)
+    return " and ".join(name for name, _ in counted.most_common())
+
+
+def full_bytes_before() -> str:
+    """The runs of er-ema at the paper's own protocol from before it trained with pcr's loss."""
+    rows = []
+    for result in results("full-bytes-seed0"):
+        after, chosen = result.evaluation.average_accuracy_after_task, result.config.options
+        kept = [chosen["codec"], f"{result.memory_images:,}", str(chosen["repeats"])]
+        rows.append([*kept, "softmax", f"{after[0]:.1f}", f"{after[4]:.1f}", f"**{after[-1]:.1f}**"])
         for asked in read("full-answers"):
             if asked["config"] == result.config.to_dict():
                 end = mean(asked["accuracies"]["nearest class mean, mirrored"])
-                rows.append(["the same run", *kept, steps, "class means", "", "", f"**{end:.1f}**"])
-    published = paper_table("paper-full-components").entries["scr+ssd", "cifar100 K=100", "acc"]
-    rows.append(["`scr+ssd`, the paper's figure", "raw", "100", "1", "class means", "", "", _paper_figure(published)])
-    head = ("method", "images as", "images", "steps a batch", "answers by", "task 1", "5", "10 = end")
-    return table(head, rows)
+                rows.append([*kept, "class means, the same run", "", "", f"**{end:.1f}**"])
+    return table(("images as", "images", "steps a batch", "answers by", "task 1", "5", "10 = end"), rows)
+
+
+def method_names(of_paper: bool) -> str:
+    """The names of the methods that the paper compares, or of the others."""
+    chosen = METHODS_COMPARED if of_paper else [name for name in METHODS if name not in METHODS_COMPARED]
+    return ", ".join(f"`{name}`" for name in chosen)
 
 
 def full_answers(classifier: str) -> Callable[[], str]:
@@ -202,6 +259,8 @@ def paper_table(file: str) -> PaperTable:
 
 
 HEADLINE_COLUMN = "cifar100 K=100"
+HEADLINE = ("scr", "scr+dynamic", "scr+ssd")
+"""The rows of the components table that are methods of their own."""
 
 
 def headline_runs() -> dict[str, dict[int, RunResult]]:
@@ -357,9 +416,9 @@ def codecs() -> str:
     for codec in dict.fromkeys(one["codec"] for one in found):
         by_size = {one["pixels"]: one for one in found if one["codec"] == codec}
         least = by_size[sizes[0]]["decibels"]
-        lost = "nothing" if least is None else f"{least:.1f} dB"
+        lost = "no loss" if least is None else f"{least:.1f} dB"
         rows.append([f"`{codec}`", *(f"{by_size[size]['bytes']:,.0f}" for size in sizes), lost])
-    return table(("codec", *(f"bytes at {size} px" for size in sizes), f"lost at {sizes[0]} px"), rows)
+    return table(("codec", *(f"bytes at {size} px" for size in sizes), f"PSNR at {sizes[0]} px"), rows)
 
 
 def bench() -> str:
@@ -469,10 +528,26 @@ def precision() -> str:
     return table(("method", "reading", "seeds", "float32", "bf16", "difference"), rows)
 
 
+def compiling() -> str:
+    """Seconds of a pass, plain and compiled, and of compiling."""
+    rows = [
+        [
+            f"`{one['step']}`",
+            one["precision"],
+            f"{one['plain']:.3f} s",
+            f"{one['compiled']:.3f} s",
+            f"{one['compiled'] / one['plain']:.2f}",
+            f"{one['compiling']:.0f} s",
+        ]
+        for one in read("compile")["steps"]
+    ]
+    return table(("images of a step of", "precision", "plain", "compiled", "compiled / plain", "to compile"), rows)
+
+
 def ablation() -> str:
     """End accuracy by what was changed in er-ema, with differences to it seed by seed, most accurate first."""
     found: dict[str, dict[str, RunResult]] = {}
-    for name, saved in read("ablation")["runs"].items():
+    for name, saved in read("ablation")["results"].items():
         variant, _, seed = name.rpartition("-")
         found.setdefault(variant, {})[seed] = RunResult.from_dict(saved)
     base = found["er-ema"]
@@ -529,6 +604,7 @@ def latent_replay() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "latent step": latent_step,
     "full, bytes": full_bytes,
+    "full, bytes, before": full_bytes_before,
     "half": half,
     "half, bytes": half_bytes,
     "half cost": half_cost,
@@ -553,6 +629,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "serve": serve,
     "bench": bench,
     "speed-ups": speedups,
+    "compile": compiling,
     "growth, classes": lambda: growth("classes"),
     "growth, memory": lambda: growth("memory_size"),
     "growth, stream": growth_stream,
@@ -574,6 +651,8 @@ def versions_in(saved: Any) -> set[str]:
 
 
 VALUES: dict[str, Callable[[], str]] = {
+    "methods of the paper": lambda: method_names(of_paper=True),
+    "other methods": lambda: method_names(of_paper=False),
     "files of 0.2.0": lambda: files_of("0.2.0"),
     "soak kills": lambda: f"{read('soak')['kills']:,}",
     "soak malformed batches": lambda: f"{read('soak')['malformed_batches']:,}",

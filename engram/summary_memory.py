@@ -18,7 +18,7 @@ from engram.base.settings import Settings, resolve
 from engram.base.validation import Label
 from engram.memory import Dynamic
 from engram.nets import ConvNet
-from engram.options import CommonOptions, resolve_options
+from engram.options import CommonOptions, describe_limit, resolve_options
 from engram.persistence.restore import restored
 from engram.persistence.state import Tree
 from engram.stream_consumer import StreamConsumer
@@ -61,6 +61,10 @@ class SummaryMemory(StreamConsumer[MemoryContext]):
         self._name_custom_nets()
         self.policy, self.summarizer = Dynamic(), StreamSummarizer(**self.settings["summarize"])
         self._add_parts(policy=self.policy, summarizer=self.summarizer)
+
+    def __repr__(self) -> str:
+        seen = f"{self.iteration} batches, {len(self.labels)} classes seen"
+        return f"SummaryMemory({describe_limit(self.options)}: {seen}, {len(self)} images, on {self.device})"
 
     def __len__(self) -> int:
         """Return the number of images in the memory."""

@@ -49,8 +49,8 @@ def test_the_wheel_works_in_a_fresh_environment(built: Path, tmp_path: Path) -> 
     assert str(packages) in run("python", "-c", "import engram; print(engram.__file__)")
     assert "usage: engram COMMAND" in run("engram", "--help")
     printed = [line.split("[") for line in run("python", "-c", FIRST_EXAMPLE).splitlines()]
-    assert [method.strip() for method, _ in printed] == ["fine-tune", "er-ema"]
-    forgetful, remembering = ([int(value) for value in values.strip("]").split(",")] for _, values in printed)
+    assert [method.strip() for method, _ in printed] == ["fine-tune", "er", "er-ema"]
+    forgetful, _, remembering = ([int(value) for value in values.strip("]").split(",")] for _, values in printed)
     assert len(remembering) == 5
     assert remembering[-1] > forgetful[-1] + 20, "the memory prevents forgetting"
     demo = run("engram", "demo", "--seeds", "1", "--out", "demo", "--threads", "1")
@@ -58,7 +58,7 @@ def test_the_wheel_works_in_a_fresh_environment(built: Path, tmp_path: Path) -> 
     assert (tmp_path / "demo" / "scr+ssd" / "seed-0" / "memory" / "contact-sheet.png").is_file()
     few = ("--tasks", "2", "--images-per-class", "12", "--memory-size", "4", "--net.width", "8")
     assert "er" in run("engram", "run", "er", "digits", *few, "--out", "run")
-    assert run("engram", "report", "run").strip().endswith("MB)")
+    assert run("engram", "report", "run").strip().endswith("kB)")
 
 
 def test_the_archives_hold_what_they_should(built: Path) -> None:
@@ -68,7 +68,7 @@ def test_the_archives_hold_what_they_should(built: Path) -> None:
         facts = email.message_from_bytes(archive.read(next(name for name in names if name.endswith("/METADATA"))))
     assert {"engram/py.typed", "engram/report/page.css", "engram/paper/targets.json"} <= set(names)
     assert {name.split("/")[0] for name in names} == {"engram", f"engram-{facts['Version']}.dist-info"}
-    optional = {"ray", "serve", "tensorboard", "wandb", "mlflow", "onnx", "heic", "avalanche"}
+    optional = {"ray", "serve", "tensorboard", "wandb", "mlflow", "onnx", "heic", "avalanche", "cluster"}
     assert optional | {"docs", "dev"} == set(facts.get_all("Provides-Extra") or [])
     assert facts.get_all("Project-URL")
     (sdist,) = built.glob("*.tar.gz")

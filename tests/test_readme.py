@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,19 +24,44 @@ def camera() -> Iterator[tuple[np.ndarray, list[str]]]:
 
 
 @pytest.mark.parametrize("number", range(8))
-def test_python_examples_run(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks 4 to 6 are about the reader's own data, which is made here."""
+def test_python_examples_run(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Blocks 4 to 6 are about the reader's own data, which is made here. What block 0 prints is shown."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
     write(tmp_path / "photos", {f"{each}/{i}.jpg": picture(i, 40) for each in ("cat", "dog", "owl") for i in range(6)})
     blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     assert len(blocks) == 8
     own = {"x": toy_images([0, 1, 2] * 10, 0), "y": [0, 1, 2] * 10, "camera": camera}
-    names = own | {"Learner": Learner, "class_incremental": class_incremental, "load_dataset": load_dataset}
-    exec(compile(blocks[number], f"README block {number}", "exec"), names if number in (4, 5, 6) else {})
+    names: dict[str, Any] = {}
+    if number in (4, 5, 6):
+        names = own | {"Learner": Learner, "class_incremental": class_incremental, "load_dataset": load_dataset}
+    exec(compile(blocks[number], f"README block {number}", "exec"), names)
+    if number == 0:
+        assert_like_shown(capsys.readouterr().out)
+    if number == 1:
+        assert names["learner"].rounds > 0
+    if number == 2:
+        assert names["memory"].rounds > 0
     if number in (4, 5, 6):
         assert len(names["learner"].labels) == [3, 3, 2][number - 4]
         assert blocks[number].count("\n") == 3
+
+
+def assert_like_shown(printed: str) -> None:
+    """The figures are those of the README to a few points, and the methods are in the same order at the end."""
+    found, shown = accuracies(printed), accuracies(README.split("each of the five pairs:")[1].split("```")[1])
+    assert found.keys() == shown.keys() == {"fine-tune", "er", "er-ema"}
+    for method in found:
+        assert found[method] == pytest.approx(shown[method], abs=15)
+    assert found["fine-tune"][-1] < found["er"][-1] < found["er-ema"][-1]
+
+
+def accuracies(text: str) -> dict[str, list[int]]:
+    """Return what each line says: a method, and a list of figures."""
+    lines = re.findall(r"^(\S+) \[(.*)\]$", text, flags=re.MULTILINE)
+    return {method: [int(value) for value in values.split(", ")] for method, values in lines}
 
 
 def test_commands_shown_exist_and_parse() -> None:

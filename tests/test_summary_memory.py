@@ -131,3 +131,9 @@ def test_it_trains_a_model_of_somebody_elses() -> None:
         memory.update(x, y)
     first_task = torch.as_tensor(toy_images([0, 1] * 20, 99)) / 255
     assert (net(first_task).argmax(1) == torch.tensor([0, 1] * 20)).float().mean() > 0.9
+
+
+def test_it_says_what_it_is() -> None:
+    memory = small_memory()
+    memory.update(toy_images([0, 1], 0), [0, 1])
+    assert repr(memory) == "SummaryMemory(K=8: 1 batches, 2 classes seen, 2 images, on cpu)"

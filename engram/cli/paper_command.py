@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import secrets
@@ -160,9 +161,9 @@ def _print_plan(cells: list[Cell], seeds: int, root: Path, workers: int | None, 
 
 @contextmanager
 def _timing(console: Console) -> Iterator[Callable[[str], None]]:
-    """Show which method is being timed: in one line that changes, or line by line if the output is no terminal."""
+    """Show which method is being timed: in one line that changes, or each once if the output is no terminal."""
     if not console.is_terminal:
-        yield lambda method: console.print(f"timing a step of {method}")
+        yield functools.cache(lambda method: console.print(f"timing a step of {method}"))
         return
     with console.status("timing") as status:
         yield lambda method: status.update(f"timing a step of {method}")

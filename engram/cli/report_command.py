@@ -8,6 +8,7 @@ from engram.base.errors import InputError
 from engram.cli.console import plain_console
 from engram.cli.parser import Parser
 from engram.persistence.files import replace_file
+from engram.report.amounts import number, with_unit
 from engram.report.page import page
 
 
@@ -30,5 +31,5 @@ def main(argv: list[str]) -> int:
     out: Path = options.out or default
     content = page(options.path).encode()
     replace_file(out, content)
-    plain_console().print(f"{out} ({len(content) / 1e6:.1f} MB)", soft_wrap=True)
+    plain_console().print(f"{out} ({with_unit(number(len(content)), 'B')})", soft_wrap=True)
     return 0

@@ -100,8 +100,8 @@ class Interval:
         return f"{self.mean:+.1f}{self._spread()}{part}"
 
     def _spread(self) -> str:
-        """Return the half-width in words; a dash for a single value."""
-        return f" ± {'–' if self.half_width is None else f'{self.half_width:.1f}'}"
+        """Return the half-width in words, and nothing for a single value, which has none."""
+        return "" if self.half_width is None else f" ± {self.half_width:.1f}"
 
 
 def warning_of_few(counts: Iterable[int]) -> str | None:

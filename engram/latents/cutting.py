@@ -6,6 +6,7 @@ taken as they are. So a layer of an `nn.Sequential` can always be cut behind, wh
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -80,7 +81,7 @@ def _traced(module: nn.Module, name: str) -> tuple[fx.Graph, fx.Node]:
     """Return the graph of a module, and the only call of a layer in it."""
     kind = type(module).__name__
     try:
-        graph = _Tracer(name).trace(module)
+        graph = _Tracer(name).trace(module, concrete_args=_defaults(module))
     except Exception as error:  # following a module's own code may fail in any way
         raise InputError(
             f"the forward pass of {kind} cannot be followed to {name!r} ({error}): give "
@@ -90,6 +91,12 @@ def _traced(module: nn.Module, name: str) -> tuple[fx.Graph, fx.Node]:
     if len(calls) != 1:
         raise InputError(f"{kind} calls {name!r} {len(calls)} times: freeze until a layer that it calls once")
     return graph, calls[0]
+
+
+def _defaults(module: nn.Module) -> dict[str, Any]:
+    """Return the arguments of a module that have a default; they keep it, as the module is given images alone."""
+    parameters = inspect.signature(module.forward).parameters.values()
+    return {one.name: one.default for one in parameters if one.default is not one.empty}
 
 
 def _front(module: nn.Module, name: str) -> nn.Module:

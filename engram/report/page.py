@@ -101,10 +101,10 @@ def _protocol_section(runs: list[Run], number: int) -> list[str]:
             [Series(row.name, [(row.seconds["total"], row.accuracy.mean)]) for row in rows],
             unit="s",
         ),
-        stacked_bars("Seconds per run, by part", [(row.name, _parts(row.seconds)) for row in rows], "s"),
+        stacked_bars("Seconds per run, by part", [(row.name, parts(row.seconds)) for row in rows], "s"),
         stacked_bars(
             "Bytes of state, by part",
-            [(name, _parts(group[0].result.footprint)) for name, group in zip(names, groups, strict=True)],
+            [(name, parts(group[0].result.footprint)) for name, group in zip(names, groups, strict=True)],
             "B",
         ),
     ]
@@ -129,8 +129,11 @@ def _mean_curve(group: list[Run]) -> tuple[list[tuple[float, float]], list[tuple
     return points, [(max(mean - half, 0.0), min(mean + half, 100.0)) for mean, half in halves]
 
 
-def _parts(amounts: Mapping[str, float]) -> dict[str, float]:
-    return {name: float(value) for name, value in amounts.items() if name != "total" and value > 0}
+def parts(amounts: Mapping[str, float]) -> dict[str, float]:
+    """Return the parts of an amount, and under "other" what its total has beyond them."""
+    parts = {name: float(value) for name, value in amounts.items() if name != "total" and value > 0}
+    other = amounts.get("total", 0.0) - sum(parts.values())
+    return parts | ({"other": other} if other > 0.001 * amounts.get("total", 0.0) else {})
 
 
 def _comparison(rows: Sequence[Row]) -> str:

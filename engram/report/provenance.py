@@ -11,8 +11,6 @@ from engram.experiment.result import read_json
 from engram.report.html import html
 from engram.report.tables import Run
 
-UNKNOWN = "not recorded"
-
 
 def how_made(name: str, runs: Sequence[Run]) -> str:
     """Return a part of the page that opens on request, about runs that differ in their seed only."""
@@ -23,12 +21,12 @@ def how_made(name: str, runs: Sequence[Run]) -> str:
 
 
 def _one(run: Run) -> str:
+    """Return what is known of a run: a file of results has no folder, so neither command nor commit are known."""
     facts = _environment(run)
+    known = "".join(f", {name} {html(facts[name])}" for name in ("commit", "torch") if facts.get(name))
     command = facts.get("command")
-    written = shlex.join(map(str, command)) if isinstance(command, list) else UNKNOWN
-    commit, torch = (html(facts.get(name) or UNKNOWN) for name in ("commit", "torch"))
-    program = f"engram {html(run.result.version)}, commit {commit}, torch {torch}"
-    return f"seed {html(run.result.seed)}, {program}<br><code>{html(written)}</code>"
+    written = f"<br><code>{html(shlex.join(map(str, command)))}</code>" if isinstance(command, list) else ""
+    return f"seed {html(run.result.seed)}, engram {html(run.result.version)}{known}{written}"
 
 
 def _environment(run: Run) -> dict[str, Any]:

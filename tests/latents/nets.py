@@ -7,7 +7,14 @@ from torch import Tensor, nn
 
 from engram import Learner
 from engram.methods import find_method
+from engram.persistence.state import flatten
 from engram.testing import small_options
+
+
+def bits(module: nn.Module) -> bytes:
+    """Return everything a module holds, as bytes."""
+    tensors, _ = flatten({name: tensor.detach() for name, tensor in module.state_dict().items()})
+    return b"".join(tensor.contiguous().numpy().tobytes() for tensor in tensors.values())
 
 
 def pretrained() -> nn.Module:

@@ -18,12 +18,27 @@ def resnet() -> nn.Module:
     return ReducedResNet18(1, 16, width=16)
 
 
+class Masked(nn.Module):
+    """Its forward pass takes more than images, with defaults, and hands it to layers above the cut, as timm's do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Flatten(), nn.Linear(256, 4)
+
+    def forward(self, images: Tensor, mask: Tensor | None = None, *, scale: float = 2.0) -> Tensor:
+        """Return features (N,4)."""
+        flat = self.first(images) if mask is None else self.first(images * mask)
+        features: Tensor = self.second(flat) * scale
+        return features if mask is None else features * mask.mean()
+
+
 @pytest.mark.parametrize(
     ("build", "layer"),
     [
         *((pretrained, str(index)) for index in range(7)),
         *((resnet, layer) for layer in ("stem", "norm", "blocks", "blocks.0", "blocks.6")),
         *((Tokens, layer) for layer in ("patches", "first", "second")),
+        *((Masked, layer) for layer in ("first", "second")),
     ],
 )
 def test_both_parts_together_compute_what_the_whole_does(build: type[nn.Module], layer: str) -> None:

@@ -16,20 +16,13 @@ from engram.latents import FrozenFront
 from engram.memory import Balanced
 from engram.persistence.checkpoint import CheckpointError
 from engram.persistence.restore import saved_memory
-from engram.persistence.state import flatten
 from engram.schemes import SupervisedContrastiveReplay
 from engram.summarize import gradient_target
 from engram.testing import CHECKS, feed, fingerprint, toy_images, toy_stream
-from tests.latents.nets import Tokens, latent_learner, pretrained
+from tests.latents.nets import Tokens, bits, latent_learner, pretrained
 
 X = toy_images([0, 1, 2, 3] * 3, 5)
 FREEZES = ["all", "until:2", "until:4"]
-
-
-def bits(module: nn.Module) -> bytes:
-    """Return everything a module holds, as bytes."""
-    tensors, _ = flatten({name: tensor.detach() for name, tensor in module.state_dict().items()})
-    return b"".join(tensor.contiguous().numpy().tobytes() for tensor in tensors.values())
 
 
 @pytest.mark.parametrize(("method", "freeze"), [("er-ema", "until:2"), ("scr+ssd", "all"), ("der++", "until:2")])

@@ -25,7 +25,7 @@ from engram.paper.slices import SliceResult
 from engram.report.amounts import number, with_unit
 from engram.report.charts import FONT_SIZE, HEIGHT, LONGEST_LABEL, Series, free_place, line_chart, scatter_chart
 from engram.report.html_charts import heat_map, stacked_bars
-from engram.report.page import page
+from engram.report.page import page, parts
 from tests.helpers import made_result
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -120,8 +120,8 @@ def test_everything_is_there_and_comes_from_the_results(runs: Path) -> None:
         assert title in text
     assert "missing" in text
     assert "paper 12.1" in text
-    assert ">50.0 ± – (1 of 2 seeds)<" in text
-    assert ">56.0 ± 50.8 [+2.0 ± – over 1 of them]<" in text
+    assert ">50.0 (1 of 2 seeds)<" in text
+    assert ">56.0 ± 50.8 [+2.0 over 1 of them]<" in text
     assert text.count("<h3>") == 1
     assert "<th scope='row'>scr+ssd</th>" in text
     assert "<th scope='row'>scr+ssd summarize.gamma=0.125 " in text
@@ -166,7 +166,7 @@ def test_nothing_a_run_is_called_becomes_markup(runs: Path, tmp_path: Path) -> N
 def test_a_folder_of_tables_alone_and_a_table_by_itself_are_reported_too(runs: Path, tmp_path: Path) -> None:
     for name in ("components.json", "components.md"):
         shutil.copy(runs / name, tmp_path)
-    assert "[+2.0 ± – over 1 of them]" in page(tmp_path)
+    assert "[+2.0 over 1 of them]" in page(tmp_path)
     committed = Path(__file__).parents[2] / "results" / "paper-small-components.json"
     text = page(committed)
     assert "What dynamic memory, summarizing and past assistance add, small" in text
@@ -279,7 +279,13 @@ def test_settings_command_version_and_commit_of_every_run_are_there(runs: Path, 
     assert "<code>engram run scr &#x27;two words&#x27;</code>" in text
     assert "images_per_class: 20" in text
     (tmp_path / "runs" / "scr-0" / "env.json").unlink()
-    assert "commit not recorded" in page(tmp_path / "runs")
+    assert "<li>seed 0, engram 0.2.0</li>" in page(tmp_path / "runs")
+
+
+def test_parts_of_an_amount_add_up_to_its_total() -> None:
+    assert parts({"train": 1.0, "store": 0.0, "total": 7.0}) == {"train": 1.0, "other": 6.0}
+    assert parts({"train": 3.0, "theta": 4.0, "total": 7.0}) == {"train": 3.0, "theta": 4.0}
+    assert parts({"images": 8.0}) == {"images": 8.0}
 
 
 def test_amounts_have_units_that_people_read() -> None:
