@@ -422,13 +422,37 @@ def codecs() -> str:
 
 
 def bench() -> str:
+    """What `engram bench` measured on two processors, and its targets."""
     rows = []
-    for target in read("bench")["targets"]:
+    measured = [{target["name"]: target for target in read(name)["targets"]} for name in ("bench", "bench-zen5")]
+    for name, target in measured[0].items():
         digits = 1 if target["unit"] == "%" else 2
         bound = f"{'at most' if target['at_most'] else 'at least'} {target['limit']} {target['unit']}"
-        measured = f"{target['value']:.{digits}f} {target['unit']}"
-        rows.append([target["name"], measured, bound if target["met"] else f"{bound}: **not met**"])
-    return table(("what", "measured", "target"), rows)
+        shown = [f"{one[name]['value']:.{digits}f} {target['unit']}" for one in measured]
+        missed = [f"{value}: **not met**" for value in shown]
+        cells = [each if one[name]["met"] else no for one, each, no in zip(measured, shown, missed, strict=True)]
+        rows.append([name, bound, *cells])
+    return table(("what", "target", "on Zen 4", "on Zen 5"), rows)
+
+
+def step_seconds(name: str, thread: str) -> Callable[[], str]:
+    """The seconds of a training step of scr that `engram bench` measured."""
+    return lambda: f"{read(name)['threads'][thread]['step']['seconds']:.2f} s"
+
+
+def peers() -> str:
+    """Images a second and resident memory of this package and of others, by threads."""
+    found = read("peers")
+    rows = []
+    for system, by_threads in found["systems"].items():
+        library, method = system.split()
+        speeds = [f"{one['images_per_second']:.1f}" for one in by_threads.values()]
+        memory = max(one["resident_megabytes"] for one in by_threads.values())
+        version = found["versions"]["avalanche-lib" if library == "avalanche" else library]
+        rows.append([f"`{method}`", f"{library} {version}", *speeds, f"{memory:,.0f}"])
+    threads = next(iter(found["systems"].values()))
+    head = ("method", "library", *(f"images a second, {count} thread{'s' * (count != '1')}" for count in threads))
+    return table((*head, "resident MB"), rows)
 
 
 def speedups() -> str:
@@ -628,6 +652,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "codecs": codecs,
     "serve": serve,
     "bench": bench,
+    "peers": peers,
     "speed-ups": speedups,
     "compile": compiling,
     "growth, classes": lambda: growth("classes"),
@@ -651,6 +676,8 @@ def versions_in(saved: Any) -> set[str]:
 
 
 VALUES: dict[str, Callable[[], str]] = {
+    "step on Zen 4": step_seconds("bench", "1"),
+    "step on Zen 5": step_seconds("bench-zen5", "1"),
     "methods of the paper": lambda: method_names(of_paper=True),
     "other methods": lambda: method_names(of_paper=False),
     "files of 0.2.0": lambda: files_of("0.2.0"),
@@ -659,6 +686,8 @@ VALUES: dict[str, Callable[[], str]] = {
     "soak altered checkpoints": lambda: f"{read('soak')['altered_checkpoints']:,}",
     "soak altered files": lambda: f"{read('soak')['altered_files']:,}",
     "soak altered archives": lambda: f"{read('soak')['altered_archives']:,}",
+    "soak server kills": lambda: f"{read('soak')['server_kills']:,}",
+    "soak served batches": lambda: f"{read('soak')['served_batches']:,}",
     "soak loads": lambda: f"{read('soak')['loads_beside_saves']:,}",
     "soak batches": lambda: f"{read('soak')['batches']:,}",
     "full answers softmax": full_answers("softmax, mirrored"),

@@ -17,12 +17,15 @@ from engram.base.escaping import for_terminal
 from engram.base.naming import suggest, suggest_close
 from engram.base.settings import Setting, describe, parse_value, schema_of
 
+PLUGINS = "Every command also takes --plugin MODULE, which adds methods, data sets and other parts of your own."
+"""What the help of every command says in the end; `engram.cli.plugins` takes the option."""
+
 
 class Parser(argparse.ArgumentParser):
     """A parser whose arguments have annotations as types."""
 
     def __init__(self, prog: str, usage: str, description: str) -> None:
-        super().__init__(prog=prog, usage=usage, description=description, allow_abbrev=False)
+        super().__init__(prog=prog, usage=usage, description=description, epilog=PLUGINS, allow_abbrev=False)
         self.explain_unknown: Callable[[str], str | None] = lambda name: None
         """Returns why an unknown option is none here, if there is more to say than its nearest name."""
 

@@ -1,15 +1,23 @@
 """A real server, killed again and again while batches are sent, ends as one that nobody killed. And what it refuses."""
 
+import base64
+import io
+import json
 import random
 import re
+import shlex
+import shutil
 import signal
+import subprocess
 import threading
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from engram import Learner
 from engram.serve import Client, ServerError
@@ -115,8 +123,56 @@ def test_a_real_server_refuses_what_is_too_large_or_without_token_and_still_answ
     assert Learner.load(tmp_path / "new").iteration == 1
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads resident memory from /proc")
+def test_bad_requests_take_no_memory_and_change_nothing(tmp_path: Path) -> None:
+    """Bodies beyond the limit, small archives that ask for gigabytes, and pictures with too many pixels."""
+    bomb, huge = io.BytesIO(), io.BytesIO()
+    np.savez_compressed(bomb, images=np.zeros((20, 3, 2048, 2048), np.uint8), labels=np.zeros(20, np.int64))
+    Image.new("1", (30_000, 30_000)).save(huge, "PNG")
+    pictures = json.dumps({"images": [base64.b64encode(huge.getvalue()).decode()], "labels": ["huge"]}).encode()
+    bodies = [("application/octet-stream", bomb.getvalue()), ("application/json", pictures)]
+    bodies.append(("application/octet-stream", bytes(10 << 20)))
+    with server(tmp_path / "new", "--body-bytes", "1MiB", "--new", "er", "--width", "8") as (process, url):
+        client = Client(url)
+        client.wait(client.observe(*batch_of(0))["position"])
+        before = peak_megabytes(process.pid)
+        for kind, body in bodies * 20:
+            request = urllib.request.Request(f"{url}/observe", body, {"Content-Type": kind})
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(request, timeout=30)
+            assert 400 <= refused.value.code < 500
+            refused.value.close()
+        assert client.status()["accepted"] == 1
+        assert peak_megabytes(process.pid) < before + 60
+
+
+def peak_megabytes(pid: int) -> float:
+    """Return the most memory that a process had resident so far."""
+    (line,) = re.findall(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(line) / 1024
+
+
 def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     with server(tmp_path / "cups", "--new", "er", "--width", "8") as (_, url):
         exec(compile(example.replace("http://127.0.0.1:8080", url), PAGE.name, "exec"), {})
         assert Client(url).status()["learned"] == 1
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_the_lines_with_curl_in_the_documentation_run(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```\n(curl .*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for color in ("red", "blue"):
+        Image.new("RGB", (40, 30), color).save(tmp_path / f"{color}.png")
+    Image.new("RGB", (32, 32), "red").save(tmp_path / "what.png")
+    with server(tmp_path / "cups", "--new", "er", "--width", "8") as (_, url):
+        answers = []
+        for line in block.strip().replace("http://127.0.0.1:8080", url).splitlines():
+            printed = subprocess.check_output([*shlex.split(line), "--silent", "--fail"], cwd=tmp_path, timeout=60)
+            answers.append(json.loads(printed))
+            if len(answers) == 1:
+                Client(url).wait(answers[0]["position"])
+    observed, predicted, status = answers
+    assert (observed["id"], observed["position"], observed["duplicate"]) == ("first-batch", 1, False)
+    assert {guess["label"] for guess in predicted["predictions"][0]["top"]} == {"red", "blue"}
+    assert status["accepted"] == 1
