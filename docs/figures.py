@@ -1,10 +1,12 @@
-"""The picture of accuracy against bytes and against seconds, drawn from the files under results/.
+"""The pictures of README and docs: accuracy against bytes and seconds, from results/, and how SSD works.
 
 python docs/figures.py
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from statistics import mean
 from typing import Any
@@ -42,6 +44,39 @@ def main() -> None:
         draw_headline(axes, reading)
     sides[0].legend(frameon=False)
     save(figure, "headline.png")
+    save(round_of_summarizing(), "round.png")
+    (PICTURES / "summary-steps.png").write_bytes(picture_of_notebook("ssd-step-by-step"))
+
+
+def picture_of_notebook(name: str) -> bytes:
+    """Return the first picture that a notebook shows, as PNG."""
+    cells = json.loads((ROOT / "docs" / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+    shown = [output["data"] for cell in cells for output in cell.get("outputs", ()) if "data" in output]
+    return base64.b64decode(next(data["image/png"] for data in shown if "image/png" in data))
+
+
+def round_of_summarizing() -> Any:
+    """Return a diagram: what a step on the pixels of a summary compares."""
+    figure, axes = pyplot.subplots(figsize=(9, 3.4), layout="constrained")
+    axes.set(xlim=(0, 90), ylim=(0, 34))
+    axes.axis("off")
+    boxes = {
+        "queue": (2, 22, "queue\n64 images of the class", PLAIN),
+        "summary": (2, 8, "summaries\nof the class", OURS),
+        "above": (31, 22, "θ: gradients\nand mean feature", THEIRS),
+        "below": (31, 8, "θ: gradients\nand mean feature", THEIRS),
+        "loss": (62, 15, "two distances:\nof the gradients, and of the\nplaces among past classes", PLAIN),
+    }
+    for x, y, text, color in boxes.values():
+        axes.add_patch(pyplot.Rectangle((x, y), 20 if x < 60 else 26, 8, fill=False, edgecolor=color, linewidth=1.5))
+        axes.text(x + (10 if x < 60 else 13), y + 4, text, ha="center", va="center", fontsize=10)
+    arrows = [((22, 26), (31, 26)), ((22, 12), (31, 12)), ((51, 26), (62, 21)), ((51, 12), (62, 17))]
+    for begin, end in arrows:
+        axes.annotate("", end, begin, arrowprops={"arrowstyle": "->", "color": PLAIN})
+    axes.plot([75, 75, 12], [15, 4, 4], color=OURS, linewidth=1)
+    axes.annotate("", (12, 8), (12, 3.8), arrowprops={"arrowstyle": "->", "color": OURS})
+    axes.text(44, 1.5, "a small step on the pixels", ha="center", color=OURS, fontsize=10)
+    return figure
 
 
 def save(figure: Any, name: str) -> None:

@@ -56,7 +56,8 @@ def test_commands_and_their_options_exist(path: Path) -> None:
 
 
 def test_a_line_is_read_as_a_command_and_a_comment() -> None:
-    page = "```\nengram run er digits --seeds 3     three seeds\nengram run er \\\n    --seed 0\n```\nand `engram bench\n--json`"
+    block = "```\nengram run er digits --seeds 3     three seeds\nengram run er \\\n    --seed 0\n```\n"
+    page = f"{block}and `engram bench\n--json`"
     assert list(commands_in(page)) == [
         ["run", "er", "digits", "--seeds", "3"],
         ["run", "er"],
