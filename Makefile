@@ -18,7 +18,7 @@ coverage: $(VENV)/.developing
 
 # Faults at length: 220 kills, 25,000 malformed inputs, 100,000 batches. About two hours.
 soak: $(VENV)/.developing
-	ENGRAM_SOAK=1 OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -q -n $(WORKERS) tests/faults tests/serve tests/persistence tests/streams/test_bombs.py
+	ENGRAM_SOAK=1 OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -q -n $(WORKERS) tests/faults tests/serve tests/persistence tests/streams/test_bombs.py tests/test_devices.py
 
 lint: $(VENV)/.developing
 	$(VENV)/bin/ruff check .

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from engram.methods import names
+from engram.methods import METHODS, names
+from tests.faults.soak import SOAK
 
 ROOT = Path(__file__).parents[1]
-CHECKED = ["SummaryMemory", *names()]
+PARTNERS = ("er", "scr")
+"""Methods that are checked with every memory; combinations of the others have the same parts, and are left to a soak."""
+CHECKED = [name for name in names() if SOAK or name in METHODS or name.rpartition("+")[0] in PARTNERS]
 AT_ONCE = 10
 
 REFUSAL = """
@@ -41,6 +44,10 @@ def test_the_pretended_device_refuses_to_be_mixed() -> None:
 @pytest.mark.parametrize("start", range(0, len(CHECKED), AT_ONCE))
 def test_methods_train_store_summarize_answer_and_are_restored_on_their_device(start: int) -> None:
     check_all("float32", CHECKED[start : start + AT_ONCE])
+
+
+def test_a_memory_by_itself_stays_on_its_device() -> None:
+    check_all("float32", ["SummaryMemory"])
 
 
 def test_methods_compute_in_bf16_on_their_device() -> None:
