@@ -43,7 +43,7 @@ def _runs() -> Iterator[tuple[str, str, RunResult]]:
     for name, saved in read("ablation")["results"].items():
         if name.startswith(OPTIONS_ONLY):
             yield "ablation", "er-ema", RunResult.from_dict(saved)
-    for file in ("small-precision",):
+    for file in ("small-precision", "full-er-ema"):
         for result in results(file):
             yield file, result.method, result
 

@@ -12,7 +12,7 @@ from tests.faults.soak import SOAK
 
 ROOT = Path(__file__).parents[1]
 PARTNERS = ("er", "scr")
-"""Methods that are checked with every memory. Combinations of the others have the same parts; a soak checks them too."""
+"""Methods that are checked with every memory. Combinations of the others share their parts; a soak checks them too."""
 CHECKED = [name for name in names() if SOAK or name in METHODS or name.rpartition("+")[0] in PARTNERS]
 AT_ONCE = 10
 
