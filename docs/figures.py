@@ -34,8 +34,8 @@ HEADLINE = {"scr": PLAIN, "scr+dynamic": "#2f8a4c", "scr+ssd": THEIRS}
 
 
 def main() -> None:
-    pyplot.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False})
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
+    pyplot.rcParams.update({"font.size": 12, "axes.spines.top": False, "axes.spines.right": False})
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 5), layout="constrained")
     draw_bytes(left)
     draw_seconds(right)
     save(figure, "frontier.png")
@@ -99,7 +99,7 @@ def draw_headline(axes: Any, reading: str) -> None:
             axes.errorbar(beside, *target, color=color, fmt="D", markersize=4, capsize=2)
     axes.set(xlabel="tasks learned", ylabel="mean accuracy over these tasks %", xticks=range(1, 11), ylim=(0, 70))
     what = "the net as trained" if reading == "net" else "its moving average"
-    axes.set_title(f"Answers of {what} (diamonds: the paper's end points)", fontsize=10, loc="left")
+    axes.set_title(f"Answers of {what} (diamonds: the paper's end points)", fontsize=12, loc="left")
 
 
 def draw_bytes(axes: Any) -> None:
@@ -117,7 +117,7 @@ def draw_bytes(axes: Any) -> None:
     )
     axes.set_xticks([307_200, 1_536_000, 3_072_000], ["307 kB", "1.5 MB", "3.1 MB"])
     axes.set_xticks([], minor=True)
-    axes.set_title("All of CIFAR-100, ten tasks (circles: the paper's figures)", fontsize=10, loc="left")
+    axes.set_title("All of CIFAR-100, ten tasks (circles: the paper's figures)", fontsize=12, loc="left")
 
 
 def runs_of(file: str, images: int) -> dict[str, list[RunResult]]:
@@ -153,11 +153,11 @@ def draw_seconds(axes: Any) -> None:
         accuracy = mean(run.average_end_accuracy for run in runs)
         axes.plot(seconds, accuracy, marker="s" if color == OURS else "o", color=color)
         place = PLACES.get(label, (6, -3))
-        axes.annotate(label, (seconds, accuracy), xytext=place, textcoords="offset points", fontsize=8, color=color)
+        axes.annotate(label, (seconds, accuracy), xytext=place, textcoords="offset points", fontsize=10, color=color)
     axes.set(xscale="log", xlabel="seconds of training on one core", ylabel="end accuracy %", ylim=(0, None))
     axes.set_xticks([100, 200, 500, 1000], ["100", "200", "500", "1,000"])
     axes.set_xticks([], minor=True)
-    axes.set_title("Three tasks of CIFAR-100, the bytes of 30 raw images", fontsize=10, loc="left")
+    axes.set_title("Three tasks of CIFAR-100, the bytes of 30 raw images", fontsize=12, loc="left")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -142,15 +143,14 @@ def full_bytes() -> str:
                 f"{mean(one[4] for one in after):.1f}",
                 f"**{Interval.of([one[-1] for one in after])}**",
                 precisions(runs),
-                f"{mean(run.seconds['total'] for run in runs) / 60:.0f}",
             ]
         )
     for row, k in (("scr+ssd", 1), ("scr+ssd", 5), ("scr+ssd", 10)):
-        published = Targets("table_baselines").of(row, "cifar100", k, "acc")
+        published = Targets("table_main").of(row, "cifar100", k, "acc")
         assert published is not None
         kept = [kilobytes(100 * k * 3 * 32 * 32), str(100 * k)]
         figure = f"**{published[0]} ± {published[1]}**"
-        rows.append([f"`{row}`, the paper's figure", "raw", *kept, "1", "ten", "", figure, "float32", ""])
+        rows.append([f"`{row}`, the paper's figure", "raw", *kept, "1", "ten", "", figure, "float32"])
     head = (
         "method",
         "images as",
@@ -162,7 +162,22 @@ def full_bytes() -> str:
         "after task 10",
         "computed in",
     )
-    return table((*head, "minutes"), rows)
+    return table(head, rows)
+
+
+def batch_seconds() -> str:
+    """Milliseconds of a batch by method, and what of them is storing."""
+    rows = []
+    for name, one in read("batch-seconds").items():
+        method = re.split(r"[, ]", name)[0]
+        written = f"`{method}`{name.removeprefix(method)}"
+        rows.append([written, f"{1000 * one['seconds']:,.0f}", f"{100 * one['store_share']:.1f} %"])
+    return table(("method", "ms a batch", "share of storing"), rows)
+
+
+def batch_time(name: str) -> Callable[[], str]:
+    """The time of a batch of ten images with a method."""
+    return lambda: f"{1000 * read('batch-seconds')[name]['seconds']:,.0f} ms"
 
 
 def precisions(runs: Sequence[RunResult]) -> str:
@@ -653,6 +668,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "serve": serve,
     "bench": bench,
     "peers": peers,
+    "batch seconds": batch_seconds,
     "speed-ups": speedups,
     "compile": compiling,
     "growth, classes": lambda: growth("classes"),
@@ -676,6 +692,9 @@ def versions_in(saved: Any) -> set[str]:
 
 
 VALUES: dict[str, Callable[[], str]] = {
+    "batch scr": batch_time("scr"),
+    "batch scr+ssd": batch_time("scr+ssd"),
+    "batch er-ema": batch_time("er-ema, 4 steps, in bf16"),
     "step on Zen 4": step_seconds("bench", "1"),
     "step on Zen 5": step_seconds("bench-zen5", "1"),
     "methods of the paper": lambda: method_names(of_paper=True),

@@ -45,7 +45,7 @@ class MemoryOptions(TypedDict, total=False):
     memory_size: Annotated[
         Count | None,
         Default(None),
-        "Number of images the memory holds (K); 100 if no limit is given.",
+        "Number of images the memory holds (K); 100 if no limit is given and the method brings none.",
     ]
     memory_bytes: Annotated[
         ByteSize | None,
