@@ -148,7 +148,7 @@ def full_bytes() -> str:
     for row, k in (("scr+ssd", 1), ("scr+ssd", 5), ("scr+ssd", 10)):
         published = Targets("table_main").of(row, "cifar100", k, "acc")
         assert published is not None
-        kept = [kilobytes(100 * k * 3 * 32 * 32), str(100 * k)]
+        kept = [kilobytes(100 * k * 3 * 32 * 32), f"{100 * k:,}"]
         figure = f"**{published[0]} ± {published[1]}**"
         rows.append([f"`{row}`, the paper's figure", "raw", *kept, "1", "ten", "", figure, "float32"])
     head = (
