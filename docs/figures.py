@@ -99,7 +99,7 @@ def draw_headline(axes: Any, reading: str) -> None:
             axes.errorbar(beside, *target, color=color, fmt="D", markersize=4, capsize=2)
     axes.set(xlabel="tasks learned", ylabel="mean accuracy over these tasks %", xticks=range(1, 11), ylim=(0, 70))
     what = "the net as trained" if reading == "net" else "its moving average"
-    axes.set_title(f"Answers of {what} (diamonds: the paper's end points)", fontsize=12, loc="left")
+    axes.set_title(f"Answers of {what} (diamonds: the paper)", fontsize=12, loc="left")
 
 
 def draw_bytes(axes: Any) -> None:
