@@ -9,6 +9,9 @@ from urllib.parse import unquote
 
 import pytest
 
+from engram.cli import COMMANDS
+from engram.methods import METHODS
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -40,6 +43,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert built.returncode == 0, built.stdout + built.stderr
     return out
+
+
+def test_pages_list_every_command_and_every_method(site: Path) -> None:
+    commands, methods = ((site / f"{name}.html").read_text(encoding="utf-8") for name in ("commands", "methods"))
+    assert [name for name in COMMANDS if f"usage: engram {name}" not in commands] == []
+    assert "usage: engram memory export" in commands
+    assert [name for name in METHODS if f"<code>{name}</code>" not in methods] == []
 
 
 def test_links_within_the_site_lead_somewhere(site: Path) -> None:
