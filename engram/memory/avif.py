@@ -12,12 +12,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 from PIL import AvifImagePlugin
 
 DELIMITER, FRAME = b"\x12\x00", b"\x32"
 SEQUENCE = b"\x0a"
 """First byte of a sequence header; its length follows."""
+PLACE = b"\xff" * 8
+"""Stands for offset and length of the data in a file, four bytes each, until they are known."""
 
 
 def bare(file: bytes, width: int, height: int) -> bytes:
@@ -39,9 +42,9 @@ def whole(record: bytes, width: int, height: int) -> bytes:
     if _is_file(record):
         return record
     data = _data_head(width, height) + FRAME + _length_bytes(len(record)) + record
-    start = _box(b"ftyp", b"avif\0\0\0\0avifmif1miaf")
-    offset = len(start) + len(_meta(width, height, 0, 0)) + 8
-    return start + _meta(width, height, offset, len(data)) + _box(b"mdat", data)
+    before, after = _around_place(width, height)
+    offset = len(before) + len(PLACE) + len(after) + 8
+    return before + struct.pack(">II", offset, len(data)) + after + _box(b"mdat", data)
 
 
 @contextmanager
@@ -77,18 +80,18 @@ def _box(kind: bytes, content: bytes) -> bytes:
     return struct.pack(">I4s", 8 + len(content), kind) + content
 
 
-def _meta(width: int, height: int, offset: int, length: int) -> bytes:
-    """Return the box that describes the only picture.
+@lru_cache
+def _around_place(width: int, height: int) -> tuple[bytes, bytes]:
+    """Return what a file has before and after the place of its data, up to the data."""
+    before, after = (_box(b"ftyp", b"avif\0\0\0\0avifmif1miaf") + _meta(width, height)).split(PLACE)
+    return before, after
 
-    Args:
-        width: pixels in a row.
-        height: pixels in a column.
-        offset: where its data begins in the file.
-        length: bytes of its data.
-    """
+
+def _meta(width: int, height: int) -> bytes:
+    """Return the box that describes the only picture, with `PLACE` where offset and length of its data stand."""
     version = b"\0\0\0\0"
     picture = struct.pack(">HHI", 1, 0, 0x61763031)  # item 1, not protected, of type "av01"
-    location = struct.pack(">HHHHHII", 0x4400, 1, 1, 0, 1, offset, length)
+    location = struct.pack(">HHHHH", 0x4400, 1, 1, 0, 1) + PLACE
     properties = (
         _box(b"ispe", version + struct.pack(">II", width, height))
         + _box(b"pixi", version + b"\3\x08\x08\x08")
@@ -106,6 +109,7 @@ def _meta(width: int, height: int, offset: int, length: int) -> bytes:
     )
 
 
+@lru_cache
 def _data_head(width: int, height: int) -> bytes:
     header = _sequence_header(width, height)
     return DELIMITER + SEQUENCE + bytes([len(header)]) + header
