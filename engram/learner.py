@@ -24,7 +24,7 @@ from engram.base.initialization import materialize
 from engram.base.interfaces import Augmentation, Classifier, Policy, Retrieval, Scheme, StoreReport
 from engram.base.model import Model
 from engram.base.rng import twin_of
-from engram.base.settings import as_plain_data
+from engram.base.settings import Count, Natural, as_plain_data, check_value
 from engram.base.validation import Labels, check_images, likeliest_labels
 from engram.deployment import Predictor, answering_from, export
 from engram.latents.consumer import LatentConsumer
@@ -156,8 +156,8 @@ class Learner(LatentConsumer):
             steps: number of training steps.
             batch: number of memory images that take the place of a stream batch in each step.
         """
-        if steps < 0 or batch < 1:
-            raise InputError(f"steps is {steps} and batch is {batch}: need at least 0 and 1")
+        check_value("steps", Natural, steps)
+        check_value("batch", Count, batch)
         memory = self.memory
         if not memory.size:
             raise InputError("the memory is empty: there is nothing to rehearse")
@@ -200,7 +200,7 @@ class Learner(LatentConsumer):
 
     @exclusive
     def predictor(self) -> Predictor:
-        """Return what answers as this learner does now, without what it learns with."""
+        """Return a predictor: the net, its head and the labels as they are now. It cannot learn."""
         self._require_observed("nothing can be predicted")
         assert self.image_shape is not None, "it has observed something"
         ctx = self._answering_context(self.options["answer_from"] or "net")
@@ -230,7 +230,7 @@ class Learner(LatentConsumer):
     def recommended(
         cls, limit: int | str, *, classes: int, image_size: int = 32, **arguments: Unpack[LearnerArguments]
     ) -> Learner:
-        """Return a new learner with what `recommend` says of a limit in bytes. Other arguments come first."""
+        """Return a new learner as `recommend` says; arguments given here replace those of the recommendation."""
         found: Any = recommend(limit, classes=classes, image_size=image_size).arguments
         return cls(**found | arguments)
 
@@ -332,7 +332,7 @@ class Learner(LatentConsumer):
         return self.policy.store(self.scheme.with_logits(stream), ctx)
 
     def _answering_context(self, reading: Reading) -> StepContext:
-        if reading == "net":
+        if check_value("answer_from", Reading, reading) == "net":
             return self._context()
         if self.options["average"] is None:
             raise InputError("this learner keeps no averaged net to answer from: create it with average=0.99")

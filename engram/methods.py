@@ -99,7 +99,7 @@ class Method:
             raise InputError(f"average is {given['average']}, but {self.scheme.__name__} trains no net: leave it out")
         limited = any(given.get(name) is not None for name in LIMITS)
         own = {name: value for name, value in self.options.items() if not (limited and name in LIMITS)}
-        chosen = {**own, **given}
+        chosen = {**own, **{name: value for name, value in given.items() if value is not None or name not in LIMITS}}
         if self.scheme.uses_average and chosen.get("average") is None:
             raise InputError(f"{self.scheme.__name__} learns from the averaged net: give average=0.99 too")
         return chosen
@@ -226,7 +226,7 @@ def _suggested(name: str) -> str:
         return f": did you mean {f'scr+{spelled}'!r}? {spelled} is a memory, which a method takes with +"
     turned = "+".join(reversed(spelled.split("+")))
     for meant in (spelled, turned):
-        if is_method(meant):
+        if meant in names():
             return f": did you mean {meant!r}?"
     return suggest(spelled, names() if "+" in spelled else list(METHODS))
 

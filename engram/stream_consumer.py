@@ -114,9 +114,9 @@ class StreamConsumer(Part, Generic[C]):
         Once it was said, boundaries are no longer inferred from new classes. Saying it again before the next batch
         changes nothing.
         """
-        self.explicit_boundaries = True
-        if self.iteration > self.last_boundary:
-            with self._whole_batch():
+        with self._whole_batch():
+            self.explicit_boundaries = True
+            if self.iteration > self.last_boundary:
                 self._pass_boundary()
                 self.divide_total()
 
@@ -156,6 +156,7 @@ class StreamConsumer(Part, Generic[C]):
             self._memory.limit.require_room(exported.encoded(trial))
             labels = self._batch(exported.images, exported.labels).y.tolist()
             fill_store(self._memory, exported, labels, self.rng["memory"], claims=self._provides("claims"))
+            self.parts["policy"].after_adopting(self._memory)
             self.last_boundary = -self.options["boundary_gap"]
             self.divide_total()
 
@@ -293,8 +294,7 @@ class StreamConsumer(Part, Generic[C]):
 
     def _add_classes(self, new: list[Label]) -> None:
         """Add classes: pass a boundary if one is due, then let every part make room for them."""
-        due = self.iteration - self.last_boundary >= self.options["boundary_gap"]
-        if due and not self.explicit_boundaries:
+        if self.iteration - self.last_boundary >= self.options["boundary_gap"] and not self.explicit_boundaries:
             self._pass_boundary()
         first = len(self.labels)
         self.labels = [*self.labels, *new]

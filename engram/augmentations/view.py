@@ -67,12 +67,12 @@ def augment_view(
     Images of one channel skip the operations on color.
     """
     if settings == UNCHANGED:
-        return images
+        return _resized(images, size)
     count, channels, height, width = images.shape
     boxes = draw_crops(count, height, width, settings, generator) if settings.crop != "none" else None
     flips = torch.rand(count, generator=generator) < settings.flip
     if boxes is None or settings.crop == "none":
-        views = torch.where(_per_image(flips, images), images.flip(3), images)
+        views = _resized(torch.where(_per_image(flips, images), images.flip(3), images), size)
     else:
         views = crop_and_resize(images, boxes, flips, settings.crop, size)
     views = _jitter(views, settings, generator)
@@ -80,6 +80,11 @@ def augment_view(
     if channels == 3:
         views = torch.where(_per_image(gray, views), _gray(views), views)
     return views
+
+
+def _resized(images: Tensor, size: int | None) -> Tensor:
+    """Return whole images with `size` pixels per side, by the mean of the pixels that each one covers."""
+    return images if size in (None, images.shape[-1]) else F.interpolate(images, size=size, mode="area")
 
 
 def draw_crops(count: int, height: int, width: int, settings: ViewAugmentation, generator: torch.Generator) -> Tensor:

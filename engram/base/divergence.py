@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from engram.base.errors import NonFiniteLossError
 
-LOWER_RATE = "the batch was not learned; lower the learning rate"
+LOWER_RATE = "the batch was not learned; lower scheme.learning_rate"
 
 
 def require_finite_loss(loss: Tensor, batch: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,9 @@ from engram.base.model import Model, Parameters
 from engram.base.part import Part
 from engram.base.rng import Randomness
 from engram.base.settings import resolve
+
+if TYPE_CHECKING:
+    from engram.memory.store import Store
 
 
 class StepPart(Part):
@@ -40,6 +43,9 @@ class StepPart(Part):
         bound = inspect.signature(cls).bind(*args, **kwargs)
         part.settings = resolve(cls, bound.arguments)
         return part
+
+    def after_adopting(self, memory: Store) -> None:
+        """Called when the memory was filled with the images of another one, before any batch."""
 
     def on_boundary(self, ctx: StepContext) -> None:
         """Called when a task has ended: the caller said so, or new classes arrived."""

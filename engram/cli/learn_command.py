@@ -10,11 +10,12 @@ from engram.cli.parser import Parser
 from engram.cli.progress import RunProgress
 from engram.cli.stopping import stop_on_signal
 from engram.cli.tables import readable_bytes
-from engram.experiment.learning import learn_into, open_learner, teaching_lock
+from engram.experiment.learning import learn_into, open_learner
 from engram.experiment.run import Interrupted
 from engram.experiment.save_interval import SaveInterval
 from engram.methods import DEFAULT_METHOD
 from engram.options import ComputeOptions, ImageOptions, LearnerOptions, MemoryOptions, TrainingOptions
+from engram.persistence.lock import teaching_lock
 from engram.streams import BATCH, ImageReading, open_photos, to_batches
 
 GROUPS = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from engram.base.errors import InputError
+from engram.base.errors import InputError, UnknownPartError
 from engram.base.naming import class_name
 from engram.base.settings import Count, Natural, schema_of
 from engram.base.validation import Label
@@ -65,7 +65,7 @@ def _bytes_by_part(path: Path) -> str:
     for kind in (Learner, SummaryMemory):
         try:
             consumer: StreamConsumer[Any] = restored(kind, path, continuing=False)[0]
-        except UnfitNetError:
+        except (UnfitNetError, UnknownPartError):
             return "load it in Python to see them by part, because a net of your own belongs to it"
         except CheckpointError:
             continue

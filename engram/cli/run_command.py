@@ -271,7 +271,7 @@ def _method_name(arguments: list[str]) -> str:
         if name == "--method":
             return value or following
         if name == "--config":
-            content = read_yaml(Path(value or following))
+            content = read_yaml(Path(value or following).expanduser())
             found = str(content["method"]) if isinstance(content, dict) and "method" in content else None
     return found or DEFAULT_METHOD
 

@@ -112,7 +112,9 @@ class RunConfig:
         self, *, settings: Mapping[str, Settings | None] | None = None, **changes: Unpack[RunOptions]
     ) -> RunConfig:
         """Return the same configuration with other settings, or with other values of some options."""
-        options: Any = {**self.options, **changes}
+        limited = any(changes.get(name) is not None for name in LIMITS)
+        kept = {name: value for name, value in self.options.items() if not (limited and name in LIMITS)}
+        options: Any = {**kept, **changes}
         return RunConfig(self.method, settings=self.settings if settings is None else settings, **options)
 
     def filled(self, stream: TaskStream) -> RunConfig:
@@ -137,7 +139,7 @@ class RunConfig:
     def identity(self) -> dict[str, Any]:
         """Return what tells this configuration from others: all of it but the seed and what changes no result."""
         known = {name: value for name, value in self.options.items() if name not in NOT_COMPARED}
-        if self.options["answer_from"] != "averaged":
+        if self.options["answer_from"] != "averaged" and not find_method(self.method).scheme.uses_average:
             known["average"] = None
         if self.scenario.kind != "iid":
             known["epochs"] = None

@@ -12,12 +12,11 @@ from engram.experiment.run import Interrupted
 from engram.experiment.save_interval import SaveInterval, SaveTimer
 from engram.learner import Learner
 from engram.persistence.checkpoint import holds_checkpoint
-from engram.persistence.files import make_folder
-from engram.persistence.lock import exclusive_lock
+from engram.persistence.lock import TEACHING
 from engram.streams import Batches, DataError
 
 WORKING = "learning"
-"""Name of the folder in a saved learner whose lock lets only one process teach it."""
+"""Under this name a learner that was stopped says how far it came, and what its owner had saved with it."""
 
 
 def open_learner(place: Path, method: str | None, options: dict[str, Any]) -> tuple[Learner, dict[str, Any]]:
@@ -29,12 +28,20 @@ def open_learner(place: Path, method: str | None, options: dict[str, Any]) -> tu
         options: arguments of a new learner; one that is continued must have the same, but its device and threads.
     """
     if not holds_checkpoint(place):
-        if place.exists() and any(entry.name != WORKING for entry in place.iterdir()):
+        if place.exists() and any(entry.name != TEACHING for entry in place.iterdir()):
             raise InputError(f"{place} holds something that is no saved learner: choose another folder")
         return Learner(method, **options), {}
     learner, extra = Learner.load_with_extra(place, options.get("device"))
     _require_same(place, learner, method, options)
-    return learner, extra.get(WORKING) or {} if isinstance(extra, dict) else {}
+    if options.get("threads") is not None:
+        learner.options["threads"] = options["threads"]
+    if isinstance(extra, dict) and extra.keys() == {"served", "before"}:
+        raise InputError(
+            f"{place} is taught by engram serve, whose journal would no longer fit: send the images to the server, or "
+            "teach a copy of it (GET /download)"
+        )
+    working = extra.get(WORKING) if isinstance(extra, dict) else None
+    return learner, working if isinstance(working, dict) else {"before": extra}
 
 
 def learn_into(
@@ -59,6 +66,7 @@ def learn_into(
         on_event: called when learning starts and after each batch.
         should_stop: returns whether to stop.
     """
+    before = stopped_at.get("before")
     done = int(stopped_at["done"]) if batches.digest and stopped_at.get("digest") == batches.digest else 0
     seen, timer = 0, SaveTimer(every)
     on_event({"event": "start", "total": batches.count or 0, "done": done})
@@ -69,20 +77,14 @@ def learn_into(
         on_event({"event": "batch"})
         stopping = should_stop()
         if timer.after_batch() or stopping:
-            learner.save(place, {WORKING: {"digest": batches.digest, "done": done}})
+            learner.save(place, {WORKING: {"digest": batches.digest, "done": done, "before": before}})
         if stopping:
             raise Interrupted(f"stopped after {done} of {batches.count} batches")
     if learner.image_shape is None:
         raise DataError("there was no image to learn from: none of the files could be read")
     learner.tell_if_not_summarized()
-    learner.save(place)
+    learner.save(place, before)
     return seen
-
-
-def teaching_lock(place: Path) -> Any:
-    """Return a context in which no other process may teach the learner saved at a place."""
-    make_folder(place / WORKING)
-    return exclusive_lock(place / WORKING)
 
 
 def _require_same(place: Path, learner: Learner, method: str | None, options: dict[str, Any]) -> None:

@@ -131,6 +131,7 @@ class _Run:
         """Start from the beginning, or from the checkpoint if there is one."""
         if holds_checkpoint(self.folder.checkpoint):
             self.learner, at = Learner.load_with_extra(self.folder.checkpoint, self.config.options["device"])
+            self.learner.options["threads"] = self.config.options["threads"]
             try:
                 self._continue_from(at)
             except InputError:

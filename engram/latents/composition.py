@@ -75,8 +75,9 @@ CHANGED: tuple[tuple[str, str, Any, Any], ...] = (
     ("summarize", "augment", AugmentationRanges(enabled=False), lambda ranges: not ranges.enabled),
     ("summarize", "new_classes", "grow", lambda kept: True),
     ("classifier", "mirror", False, lambda mirror: not mirror),
+    ("classifier", "shift", 0, lambda shift: not shift),
 )
-"""Role and name of each setting that is another one above a cut, its value there, and which values given work."""
+"""Settings that get another value on latents: role, name, that value, and a test of a value that the caller gives."""
 
 
 def _was_given(given: Any, name: str, value: Any) -> bool:

@@ -86,7 +86,7 @@ class ExportedMemory:
     def encoded(self, memory: Store) -> list[Tensor]:
         """Return the images as records of a memory; the stored records if they are of the same codec."""
         same = self.codec == memory.codec.name
-        return memory.completed(list(self.records) if same else memory.codec.encode(self.images))
+        return memory.completed(list(self.records) if same else memory.encode(self.images))
 
     def write(self, folder: str | Path, names: Sequence[str] = ()) -> None:
         """Write a new folder, as a whole or not at all.

@@ -33,7 +33,7 @@ def make_limit(options: Mapping[str, Any], shape: tuple[int, int, int], keeps_lo
             "scale, fits"
         )
     if each is None or each > memory_bytes:
-        return ByteLimit(memory_bytes)
+        return ByteLimit(memory_bytes - shared)
     return SlotLimit((memory_bytes - shared) // each)
 
 

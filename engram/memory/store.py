@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 
@@ -172,7 +173,7 @@ class Store(Part):
         replaced = int(self.ids[slot]) if slot < self.size else None
         more = len(record) - (len(self.records[slot]) if replaced is not None else 0)
         if not self.limit.make_room(self, more, priority, replaced):
-            self._warn_of_size(record)
+            self.warn_of_size(len(record))
             return None
         slot = self.size if replaced is None else self.slot_of(replaced)
         if replaced is None:
@@ -302,7 +303,7 @@ class Store(Part):
         """Remember columns and counts, and which records there are: a record is replaced, but never changed."""
         columns = {name: getattr(self, name).clone() for name in COLUMNS}
         records, originals = list(self.records), dict(self.originals)
-        seen, stored, used = self.seen, self.stored, self.used
+        seen, stored, used, limit = self.seen, self.stored, self.used, copy.copy(self.limit)
         undo_codec = self.codec.remember() if isinstance(self.codec, Part) else None
 
         def undo() -> None:
@@ -311,7 +312,7 @@ class Store(Part):
             for name, column in columns.items():
                 setattr(self, name, column)
             self.records, self.originals = records, originals
-            self.seen, self.stored, self.used = seen, stored, used
+            self.seen, self.stored, self.used, self.limit = seen, stored, used, limit
             self.version += 1
 
         return undo
@@ -337,11 +338,12 @@ class Store(Part):
             added = torch.full((slots - len(column),), empty, dtype=column.dtype)
             setattr(self, name, torch.cat([column, added]))
 
-    def _warn_of_size(self, record: Tensor) -> None:
-        if isinstance(self.limit, ByteLimit) and len(record) > self.limit.bytes and not self._warned_of_size:
+    def warn_of_size(self, length: int) -> None:
+        """Say once that a record of this length cannot be stored, if not even an empty memory would hold it."""
+        if isinstance(self.limit, ByteLimit) and not self.limit.holds(length) and not self._warned_of_size:
             self._warned_of_size = True
             _log.warning(
                 "an image takes %d bytes as %s, more than the %d the memory has: it cannot be stored, and there may be "
                 "more of them",
-                *(len(record), self.codec.name, self.limit.bytes),
+                *(self.limit.charge(length), self.codec.name, self.limit.bytes),
             )

@@ -46,10 +46,11 @@ def divide_total(
     limit, total = memory.limit, int(options["total_bytes"])
     memory.trim()
     needs = needed_bytes(footprint(), limit.taken(memory), reserve, options["count_nets"])
-    limit.bytes = total - sum(needs.values())
+    left = total - sum(needs.values())
     smallest = limit.charge(len(memory.completed(memory.codec.encode(torch.zeros(1, *memory.shape)))[0]))
-    if limit.bytes < smallest:
+    if left < smallest:
         raise InputError(_explanation(total, {"the smallest memory": smallest} | needs))
+    limit.bytes = left
     limit.shrink(memory)
     memory.trim()
 

@@ -97,7 +97,7 @@ def recommend(
         classes: number of classes that will have come in the end.
         image_size: pixels per side of the images.
         seconds: time that a batch of ten images may take on one core, if it matters. The largest number of steps that
-            fits is chosen, or one step if none does.
+            fits is chosen, or the smallest number that was measured if none does.
     """
     limit = parse_bytes(memory_bytes)
     for name, value, least in (("classes", classes, 1), ("image_size", image_size, 16)):

@@ -10,6 +10,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from engram.persistence.parsing import parse_json
 from engram.serve.batches import Array
 from engram.serve.limits import ServeLimits
 from engram.serve.refusal import Refusal
-from engram.streams.images import decode
+from engram.streams.images import Fit, decode
 
 PICTURES = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 """Formats of pictures, by Pillow's names."""
@@ -41,7 +42,22 @@ LARGEST_SIZE = 1 << 31
 """Bound of a number in the shape of an array."""
 
 
-def from_json(content: bytes, shape: tuple[int, int, int], limits: ServeLimits) -> tuple[Array, Any]:
+@dataclass(frozen=True)
+class ImageFacts:
+    """What pictures and labels of a request become.
+
+    Args:
+        shape: shape (C,H,W) of every image.
+        fit: how a picture that is not square becomes so.
+        integer_labels: whether the learner's labels are integers.
+    """
+
+    shape: tuple[int, int, int]
+    fit: Fit
+    integer_labels: bool
+
+
+def from_json(content: bytes, facts: ImageFacts, limits: ServeLimits) -> tuple[Array, Any]:
     """Return images and labels of a JSON text; the labels are None if it has none.
 
     Args:
@@ -59,14 +75,14 @@ def from_json(content: bytes, shape: tuple[int, int, int], limits: ServeLimits) 
     images = body["images"]
     if isinstance(images, list):
         pictures = [_unpack(image, f"image {index}") for index, image in enumerate(images)]
-        return from_pictures(pictures, shape, limits), body.get("labels")
+        return from_pictures(pictures, facts, limits), body.get("labels")
     if not isinstance(images, dict) or images.keys() != {"shape", "dtype", "data"}:
         raise Refusal(422, '"images" must be a list of base64 pictures, or {"shape": [...], "dtype": ..., "data": ...}')
     return _as_images(_unpack(images["data"], "data"), images["shape"], images["dtype"], limits), body.get("labels")
 
 
-def from_pictures(pictures: Sequence[bytes], shape: tuple[int, int, int], limits: ServeLimits) -> Array:
-    """Return pictures (PNG, JPEG, WebP, GIF or BMP files) as uint8 images of one shape (C,H,W), cropped and scaled."""
+def from_pictures(pictures: Sequence[bytes], facts: ImageFacts, limits: ServeLimits) -> Array:
+    """Return pictures (PNG, JPEG, WebP, GIF or BMP files) as uint8 images of one shape (C,H,W)."""
     _require_count(len(pictures), limits)
     count = sum(_pixel_count(content, index) for index, content in enumerate(pictures))
     if count > limits["most_pixels"]:
@@ -74,7 +90,7 @@ def from_pictures(pictures: Sequence[bytes], shape: tuple[int, int, int], limits
             413,
             f"the pictures have {count:,} pixels together, at most {limits['most_pixels']:,} are allowed: scale them",
         )
-    return np.stack([_picture(content, index, shape) for index, content in enumerate(pictures)])
+    return np.stack([_picture(content, index, facts) for index, content in enumerate(pictures)])
 
 
 def from_npz(content: bytes, limits: ServeLimits) -> tuple[Array, Any]:
@@ -100,9 +116,9 @@ def from_npz(content: bytes, limits: ServeLimits) -> tuple[Array, Any]:
         raise Refusal(422, "labels are no valid text") from error
 
 
-def form_labels(texts: Sequence[str], are_integers: bool) -> list[int | str]:
+def form_labels(texts: Sequence[str], facts: ImageFacts) -> list[int | str]:
     """Return the labels of a form, which has only texts, in the kind that the learner knows."""
-    if not are_integers:
+    if not facts.integer_labels:
         return list(texts)
     try:
         return [int(text[:30]) for text in texts]
@@ -119,12 +135,12 @@ def _pixel_count(content: bytes, index: int) -> int:
         raise _unreadable(index) from error
 
 
-def _picture(content: bytes, index: int, shape: tuple[int, int, int]) -> Array:
+def _picture(content: bytes, index: int, facts: ImageFacts) -> Array:
     try:
-        pixels = decode(content, shape[1], f"image {index}")
+        pixels = decode(content, facts.shape[1], f"image {index}", facts.fit)
     except InputError as error:
         raise _unreadable(index) from error
-    if shape[0] == 3:
+    if facts.shape[0] == 3:
         return pixels
     return np.asarray(Image.fromarray(pixels.transpose(1, 2, 0)).convert("L"))[None]
 

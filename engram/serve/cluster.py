@@ -27,6 +27,7 @@ from engram.learner import Learner
 from engram.persistence.checkpoint import holds_checkpoint
 from engram.serve.application import unguarded_application
 from engram.serve.batches import Array
+from engram.serve.bodies import ImageFacts
 from engram.serve.guard import Guard
 from engram.serve.limits import ServeLimits, resolve_limits
 from engram.serve.metrics import Metrics
@@ -112,11 +113,11 @@ class Mirror:
         """Return the likeliest labels of each image, from the newest copy."""
         return answered(self._current(), images, top, self.metrics, all_scores=all_scores)
 
-    def image_facts(self) -> tuple[tuple[int, int, int], bool]:
-        """Return the shape that pictures are brought to, and whether labels are integers."""
+    def image_facts(self) -> ImageFacts:
+        """Return what pictures and labels become."""
         learner = self._current().learner
         shape = learner.image_shape or (3, self.settings.side, self.settings.side)
-        return shape, bool(learner.labels) and isinstance(learner.labels[0], int)
+        return ImageFacts(shape, learner.options["fit"], bool(learner.labels) and isinstance(learner.labels[0], int))
 
     def _current(self) -> Published:
         if self.published is None:

@@ -165,14 +165,14 @@ async def _reader(request: Request, service: Service) -> Any:
     """Receive a body and return a function that reads it, to be called where it holds up nothing."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     limits = service.settings.limits
-    shape, are_integers = service.image_facts()
+    facts = service.image_facts()
     if kind == FORM:
         async with request.form(max_files=limits["most_images"] + 1, max_fields=limits["most_images"] + 1) as form:
             pictures, labels = await _read_form(form)
-        return lambda: (from_pictures(pictures, shape, limits), form_labels(labels, are_integers) if labels else None)
+        return lambda: (from_pictures(pictures, facts, limits), form_labels(labels, facts) if labels else None)
     body = await request.body()
     if kind == JSON:
-        return lambda: from_json(body, shape, limits)
+        return lambda: from_json(body, facts, limits)
     if kind in (NPZ, "application/x-npz", "application/zip"):
         return lambda: from_npz(body, limits)
     raise Refusal(415, f"the content type must be {JSON}, {FORM} or {NPZ} (an .npz file)")

@@ -23,9 +23,10 @@ from engram.learner import Learner
 from engram.memory.total import bounded_bytes
 from engram.persistence.checkpoint import CheckpointError, holds_checkpoint
 from engram.persistence.files import make_folder
-from engram.persistence.lock import exclusive_lock
+from engram.persistence.lock import exclusive_lock, teaching_lock
 from engram.persistence.state import Tree
 from engram.serve.batches import Array, LabeledBatch
+from engram.serve.bodies import ImageFacts
 from engram.serve.ids import SeenIds
 from engram.serve.intake import Intake
 from engram.serve.journal import Journal
@@ -78,6 +79,7 @@ class Service:
         make_folder(folder / JOURNAL)
         self._held.enter_context(exclusive_lock(folder / JOURNAL))
         try:
+            self._held.enter_context(teaching_lock(folder))
             self._open()
         except BaseException:
             self._held.close()
@@ -88,8 +90,7 @@ class Service:
         served = _served(extra)
         self.before: Tree = extra["before"] if served else extra
         """What the owner of the learner had saved with it."""
-        self.threads = self.settings.threads or learner.options["threads"] or served.get("threads")
-        self.threads = self.threads or torch.get_num_threads()
+        self.threads = self.settings.threads or learner.options["threads"] or torch.get_num_threads()
         learner.options["threads"] = self.threads
         self.identity = bytes.fromhex(served["journal"]) if served else secrets.token_bytes(16)
         position = served.get("position", 0)
@@ -134,11 +135,11 @@ class Service:
         """
         return answered(self.publication.current, images, top, self.metrics, all_scores=all_scores)
 
-    def image_facts(self) -> tuple[tuple[int, int, int], bool]:
-        """Return the shape that pictures are brought to, and whether labels are integers."""
+    def image_facts(self) -> ImageFacts:
+        """Return what pictures and labels become."""
         shape = self.intake.image_shape or (3, self.settings.side, self.settings.side)
         first = next(iter(self.intake.labels), "")
-        return shape, isinstance(first, int)
+        return ImageFacts(shape, self.publication.current.learner.options["fit"], isinstance(first, int))
 
     def status(self) -> dict[str, Any]:
         """Return what the learner is and how far it has come."""

@@ -32,7 +32,7 @@ class EngramClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         method: name of a method.
         memory_size: number of images the memory holds.
         memory_bytes: bytes of encoded images it holds instead.
-        codec: how images are stored.
+        codec: how images are stored, if not as the method has it.
         image_shape: shape (C,H,W) of the images that rows are; found from their length if None.
         batch: number of images in a batch.
         passes: how often `fit` goes through the images.
@@ -47,7 +47,7 @@ class EngramClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         memory_size: int | None = None,
         memory_bytes: int | str | None = None,
-        codec: str = "float32",
+        codec: str | None = None,
         image_shape: tuple[int, int, int] | None = None,
         batch: int = 10,
         passes: int = 1,
@@ -118,8 +118,9 @@ class EngramClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(f"batch is {self.batch} and passes is {self.passes}: give at least 1")
         self.shape_, self.limits_ = shape_for(x, self.image_shape), value_range(x)
         self.arrived_: list[Any] = []
-        arguments: dict[str, Any] = {"seed": int(draw.randint(1 << 31)), "codec": self.codec}
-        arguments |= {"memory_size": self.memory_size, "memory_bytes": self.memory_bytes, **(self.options or {})}
+        given = {"codec": self.codec, "memory_size": self.memory_size, "memory_bytes": self.memory_bytes}
+        arguments: Any = {name: value for name, value in given.items() if value is not None}
+        arguments |= {"seed": int(draw.randint(1 << 31)), **(self.options or {})}
         self.learner_ = Learner(self.method, **arguments)
 
     def _observe(self, x: Array, labels: Array) -> None:

@@ -10,6 +10,7 @@ import itertools
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,9 @@ def to_batches(source: Any, reading: ImageReading) -> Batches:
             "or an iterable of batches (images, labels)"
         )
     names = _class_names(source)
-    count = len(source) if isinstance(source, Sized) else None
+    count = None
+    with suppress(TypeError):  # a DataLoader over an iterable data set has a length that cannot be asked for
+        count = len(source) if isinstance(source, Sized) else None
     return Batches(lambda start: (_batch(item, names) for item in itertools.islice(source, start, None)), count)
 
 

@@ -37,6 +37,7 @@ from engram.summarize.queue import ClassQueue
 
 _log = logging.getLogger(__name__)
 
+TOO_FAST, THETA_TOO_FAST = "lower summarize.learning_rate", "lower summarize.theta_learning_rate"
 FEWEST_REAL_IMAGES = 8
 """Fewest images that a class is summarized from, if that follows the stream."""
 FAST_REAL_IMAGES, FAST_SUMMARY_IMAGES, FAST_THETA_INTERVAL = 16, 5, 2
@@ -242,8 +243,8 @@ class StreamSummarizer(Summarizer):
             reason = f"a class needs {needed} images in its queue, and none has more than {most}"
             remedy = "lower summarize.ready, or use a method without +ssd"
         else:
-            reason = "no class has all of its slots" if not self.wait_full else "the memory was never full"
-            remedy = "give the memory fewer slots_per_class, or more bytes"
+            reason = "no class has all of its slots"
+            remedy = "lower slots_per_class, or give the memory more room (memory_size or memory_bytes)"
         _log.warning("nothing was summarized so far, because %s: %s", reason, remedy)
 
     def _round(self, classes: list[int], ctx: MemoryContext) -> None:
@@ -265,12 +266,10 @@ class StreamSummarizer(Summarizer):
             drift(images, velocity, position, rate, self.momentum)
             gradient, loss = self._gradient(images, label, past, ctx)
             if not all(math.isfinite(value) for value in loss.values()):
-                raise NonFiniteLossError(
-                    f"summarizing gave a loss of {loss} at batch {ctx.iteration}: lower its learning_rate"
-                )
+                raise NonFiniteLossError(f"the loss of a summary is {loss} at batch {ctx.iteration}: {TOO_FAST}")
             step(images, velocity, gradient, rate, self.momentum)
             if not images.isfinite().all():
-                raise NonFiniteLossError(f"a summary became infinite at batch {ctx.iteration}: lower its learning_rate")
+                raise NonFiniteLossError(f"a summary is infinite at batch {ctx.iteration}: {TOO_FAST}")
             memory.rewrite(slots, images)
             drift(images, velocity, len(classes) - 1 - position, rate, self.momentum)
             for copy, image, its_velocity in zip(copies, images, velocity, strict=True):
@@ -338,13 +337,10 @@ class StreamSummarizer(Summarizer):
         for part in shuffled.split(self.theta_batch):
             loss = F.cross_entropy(widened(self.theta(batch.x[part])), batch.y[part])
             if not math.isfinite(float(loss.detach())):
-                raise NonFiniteLossError(
-                    f"theta's loss became {float(loss.detach())} at batch {ctx.iteration}: lower theta_learning_rate"
-                )
+                value = float(loss.detach())
+                raise NonFiniteLossError(f"theta's loss is {value} at batch {ctx.iteration}: {THETA_TOO_FAST}")
             loss.backward()
             self.theta_optimizer.step()
             self.theta_optimizer.zero_grad()
         if has_diverged(self.theta):
-            raise NonFiniteLossError(
-                f"theta's numbers grew without bound at batch {ctx.iteration}: lower theta_learning_rate"
-            )
+            raise NonFiniteLossError(f"theta's numbers grew without bound at batch {ctx.iteration}: {THETA_TOO_FAST}")

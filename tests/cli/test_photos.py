@@ -16,6 +16,7 @@ from PIL import Image
 from engram import Learner, score_images
 from engram.cli import main
 from engram.experiment import learning
+from engram.persistence.lock import teaching_lock
 from tests.helpers import fingerprint, start_engram
 from tests.streams.imagefiles import picture, write
 
@@ -193,6 +194,24 @@ def test_a_killed_command_keeps_its_checkpoint_and_frees_the_learner(tmp_path: P
 def test_two_commands_do_not_teach_one_learner_at_a_time(
     taught: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with learning.teaching_lock(taught):
+    with teaching_lock(taught):
         assert main(["learn", str(tmp_path / "photos"), "--into", str(taught)]) == 1
     assert "another process runs in" in capsys.readouterr().err
+
+
+def test_what_the_owner_saved_with_a_learner_stays(tmp_path: Path) -> None:
+    folder = photos(tmp_path / "photos", "lime", "plum")
+    Learner("er", memory_size=12, net={"width": 8}).save(tmp_path / "mine", extra={"mine": 1})
+    assert main(["learn", str(folder), "--into", str(tmp_path / "mine"), "--size", "16", "--threads", "1"]) == 0
+    taught, extra = Learner.load_with_extra(tmp_path / "mine")
+    assert extra == {"mine": 1}
+    assert taught.options["threads"] == 1, "the number of threads may change"
+
+
+def test_a_learner_that_is_served_is_not_taught_beside_its_journal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = photos(tmp_path / "photos", "lime", "plum")
+    Learner("er", memory_size=12).save(tmp_path / "mine", extra={"served": {"position": 1}, "before": None})
+    assert main(["learn", str(folder), "--into", str(tmp_path / "mine")]) == 1
+    assert "is taught by engram serve" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from engram.base.batch import Batch
 from engram.base.rng import Randomness
 from engram.memory import Balanced, make_store, parse_codec
 from engram.testing import small_options
-from tests.helpers import feed, fingerprint, toy_stream
+from tests.helpers import feed, fingerprint, toy_images, toy_stream
 
 SHAPE = (1, 16, 16)
 
@@ -128,3 +128,15 @@ def test_a_learner_resumes_with_its_counts(tmp_path) -> None:
     loaded = Learner.load(tmp_path / "saved")
     assert loaded.policy.seen_of_class == {0: 16, 1: 16, 2: 2, 3: 2}
     assert fingerprint(feed(loaded, batches[9:])) == fingerprint(whole)
+
+
+def test_an_adopted_memory_counts_what_was_seen_of_each_class() -> None:
+    """Otherwise the first images of a class would replace most of what was adopted."""
+    first = Learner("er", memory_size=20, net={"width": 8}, policy=Balanced())
+    for index in range(10):
+        first.observe(toy_images([0, 1] * 10, index), [0, 1] * 10)
+    second = Learner("er", memory_size=20, net={"width": 8}, policy=Balanced())
+    second.adopt(first.export_memory())
+    assert second.policy.seen_of_class == {0: 100, 1: 100}
+    second.observe(toy_images([0, 1] * 10, 20), [0, 1] * 10)
+    assert second.memory.stored - 20 < 8, "about two of twenty are expected to be stored, not thirteen"

@@ -99,3 +99,22 @@ def test_queue_and_working_copies_stay_within_the_total_of_a_memory() -> None:
 def test_limits_that_contradict_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Learner("er", **options)
+
+
+def test_a_batch_that_does_not_fit_leaves_the_limit_as_it_was() -> None:
+    """Many classes at once need queues that leave nothing to the memory. The learner stays as it was."""
+    one, many = toy_images([0] * 4, 0), [label for label in range(12) for _ in range(4)]
+    with pytest.raises(InputError, match="needs at least") as refused:
+        learner("scr+ssd", 10_000).observe(one, [0] * 4)
+    needed = int(str(refused.value).split("needs at least ")[1].split(":")[0].replace(",", ""))
+    made = learner("scr+ssd", needed + 2_000)
+    made.observe(one, [0] * 4)
+    refusals = 0
+    for index in range(20):
+        before = made.memory.limit.bytes  # type: ignore[attr-defined]
+        try:
+            made.observe(toy_images(many, index), many)
+        except InputError:
+            refusals += 1
+            assert made.memory.limit.bytes == before > 0  # type: ignore[attr-defined]
+    assert refusals

@@ -1,22 +1,25 @@
 """Reading bodies: three ways to send images, and everything else refused with a reason."""
 
 import base64
+import dataclasses
 import io
 import json
 import pickle
 import zipfile
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from engram.serve.bodies import form_labels, from_json, from_npz, from_pictures
+from engram.serve.bodies import ImageFacts, form_labels, from_json, from_npz, from_pictures
 from engram.serve.limits import resolve_limits
 from engram.serve.refusal import Refusal
+from engram.streams.images import Fit
 from tests.serve.serving import LIMITS, npz
 
 SHAPE = (3, 16, 16)
+FACTS = ImageFacts(SHAPE, "crop", integer_labels=False)
 IMAGES = np.random.default_rng(0).integers(0, 256, (2, 3, 16, 16), dtype=np.uint8)
 
 
@@ -39,11 +42,11 @@ def as_json(images: Any, **more: Any) -> bytes:
 
 
 def test_an_array_in_json_is_read() -> None:
-    images, labels = from_json(as_json(array(), labels=["a", "b"]), SHAPE, LIMITS)
+    images, labels = from_json(as_json(array(), labels=["a", "b"]), FACTS, LIMITS)
     np.testing.assert_array_equal(images, IMAGES)
     assert labels == ["a", "b"]
     floats = (IMAGES / 255).astype("<f4")
-    read, labels = from_json(as_json(array(dtype="float32", data=base64_of(floats.tobytes()))), SHAPE, LIMITS)
+    read, labels = from_json(as_json(array(dtype="float32", data=base64_of(floats.tobytes()))), FACTS, LIMITS)
     np.testing.assert_array_equal(read, floats)
     assert labels is None
 
@@ -51,10 +54,10 @@ def test_an_array_in_json_is_read() -> None:
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP"])
 def test_pictures_are_scaled_to_the_shape_of_the_learner(kind: str) -> None:
     for shape in (SHAPE, (1, 20, 20)):
-        images, _ = from_json(as_json([base64_of(picture(40, kind))]), shape, LIMITS)
+        images, _ = from_json(as_json([base64_of(picture(40, kind))]), ImageFacts(shape, "crop", False), LIMITS)
         assert images.dtype == np.uint8
         assert images.shape == (1, *shape)
-    color = from_pictures([picture(40, kind)], SHAPE, LIMITS)[0].mean((1, 2))
+    color = from_pictures([picture(40, kind)], FACTS, LIMITS)[0].mean((1, 2))
     np.testing.assert_allclose(color, (200, 100, 50), atol=6)
 
 
@@ -159,20 +162,36 @@ BAD_JSON = {
 def test_bad_json_is_refused(name: str) -> None:
     content, status = BAD_JSON[name]
     with pytest.raises(Refusal) as refused:
-        from_json(content, SHAPE, LIMITS)
+        from_json(content, FACTS, LIMITS)
     assert refused.value.status == status
 
 
 def test_the_pixels_of_all_pictures_are_counted_before_any_is_decoded() -> None:
     limits = resolve_limits({"most_pixels": 3000})
-    assert from_pictures([picture(32)] * 2, SHAPE, limits).shape == (2, *SHAPE)
+    assert from_pictures([picture(32)] * 2, FACTS, limits).shape == (2, *SHAPE)
     with pytest.raises(Refusal, match="3,072 pixels together, at most 3,000") as refused:
-        from_pictures([picture(32)] * 3, SHAPE, limits)
+        from_pictures([picture(32)] * 3, FACTS, limits)
     assert refused.value.status == 413
 
 
 def test_labels_of_a_form_become_integers_where_the_learner_knows_integers() -> None:
-    assert form_labels(["1", "2"], are_integers=False) == ["1", "2"]
-    assert form_labels(["1", "-2"], are_integers=True) == [1, -2]
+    integers = dataclasses.replace(FACTS, integer_labels=True)
+    assert form_labels(["1", "2"], FACTS) == ["1", "2"]
+    assert form_labels(["1", "-2"], integers) == [1, -2]
     with pytest.raises(Refusal, match="labels are integers"):
-        form_labels(["one"], are_integers=True)
+        form_labels(["one"], integers)
+
+
+def test_pictures_become_square_as_the_learner_reads_them() -> None:
+    """Left half red, right half blue: what is cropped, padded and stretched differs."""
+    wide = Image.new("RGB", (40, 20), "red")
+    wide.paste("blue", (20, 0, 40, 20))
+    file = io.BytesIO()
+    wide.save(file, "PNG")
+    read = {
+        fit: from_pictures([file.getvalue()], ImageFacts((3, 20, 20), fit, integer_labels=False), LIMITS)[0]
+        for fit in get_args(Fit)
+    }
+    assert read["pad"][:, 0].max() == 0, "black bars above and below"
+    assert read["crop"][0, 10].tolist() == [255] * 10 + [0] * 10
+    assert read["stretch"][:, 0].max() == 255

@@ -31,6 +31,13 @@ class Balanced(MemoryPolicy):
             if not isinstance(seen, int) or seen < 1 or not 0 <= label < ctx.classes:
                 raise ValueError(f"{seen!r} images of class {label} cannot have been seen")
 
+    def after_adopting(self, memory: Store) -> None:
+        """Count what was seen of each class in proportion to what is held of it."""
+        held = memory.labels[: memory.size].bincount().tolist()
+        self.seen_of_class = {
+            label: max(count, round(memory.seen * count / memory.size)) for label, count in enumerate(held) if count
+        }
+
     def store(self, stream: Batch, ctx: MemoryContext) -> StoreReport:
         memory, before = ctx.memory, ctx.memory.stored
         for position, label in enumerate(stream.y.tolist()):
@@ -53,6 +60,7 @@ class Balanced(MemoryPolicy):
 def _make_room(memory: Store, length: int, label: int, generator: torch.Generator) -> bool:
     """Remove random images of the largest class until a record of this length fits; return whether it can."""
     if not memory.limit.holds(length):
+        memory.warn_of_size(length)
         return False
     while not memory.limit.fits(memory, length):
         slots = memory.slots_of(_largest_class(memory, label))
