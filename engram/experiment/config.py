@@ -139,7 +139,8 @@ class RunConfig:
     def identity(self) -> dict[str, Any]:
         """Return what tells this configuration from others: all of it but the seed and what changes no result."""
         known = {name: value for name, value in self.options.items() if name not in NOT_COMPARED}
-        if self.options["answer_from"] != "averaged" and not find_method(self.method).scheme.uses_average:
+        learns_from_it = is_method(self.method) and find_method(self.method).scheme.uses_average
+        if self.options["answer_from"] != "averaged" and not learns_from_it:
             known["average"] = None
         if self.scenario.kind != "iid":
             known["epochs"] = None

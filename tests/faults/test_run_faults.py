@@ -199,7 +199,7 @@ def test_divergence_of_the_summaries_is_noticed(monkeypatch: pytest.MonkeyPatch)
         "engram.summarize.matching.gradients.gradient_terms",
         lambda theta, images, *rest: (images.sum() * float("nan"), images.sum() * 0),
     )
-    with pytest.raises(NonFiniteLossError, match=r"summarizing gave .*nan.* at batch 8"):
+    with pytest.raises(NonFiniteLossError, match=r"the loss of a summary is .*nan.* at batch 8"):
         learner.observe(toy_images([0, 1], 99), [0, 1])
 
 
