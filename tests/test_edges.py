@@ -11,8 +11,11 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from engram import InputError, Learner, RunConfig
 from engram.augmentations import ViewAugmentation, augment_view
+from engram.base.precision import resolve_precision
 from engram.cli.run_command import build_parser
 from engram.methods import find_method
+from engram.persistence.checkpoint import CheckpointError
+from engram.persistence.restore import saved_memory
 from engram.sklearn import EngramClassifier
 from tests.helpers import small_learner, toy_images
 
@@ -102,3 +105,16 @@ def test_a_net_from_scratch_on_latents_moves_no_pixels() -> None:
     assert Learner("gdumb", net=net, freeze="all").settings["classifier"]["shift"] == 0
     with pytest.raises(InputError, match="shift changes pixels"):
         Learner("gdumb", net=net, freeze="all", classifier={"shift": 2})
+
+
+def test_a_folder_for_inference_has_no_memory_to_show(tmp_path: Path) -> None:
+    learner = small_learner("er")
+    learner.observe(X, Y)
+    learner.save(tmp_path / "small", inference_only=True)
+    with pytest.raises(CheckpointError, match="inference only, so it holds no memory"):
+        saved_memory(tmp_path / "small")
+
+
+def test_a_torch_that_cannot_tell_about_the_processor_computes_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.cpu, "get_capabilities")
+    assert resolve_precision("auto", "cpu") == "float32"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -24,8 +24,14 @@ def has_native_bf16(device: torch.device) -> bool:
     """Return whether a device multiplies bf16 numbers in hardware; where it does not, bf16 is slower than float32."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    flags = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+    flags = cpu_capabilities() if device.type == "cpu" else {}
     return any(flags.get(flag) for flag in CPU_FLAGS)
+
+
+def cpu_capabilities() -> dict[str, Any]:
+    """Return what torch knows of the processor's instructions, by name; nothing if this torch is too old to tell."""
+    ask = getattr(torch.cpu, "get_capabilities", None)
+    return dict(ask()) if ask else {}
 
 
 def computing_in(precision: Precision, device: torch.device) -> AbstractContextManager[object]:

@@ -1,4 +1,4 @@
-"""GDumb: whoever is asked trains a net on the memory alone, from its first weights (Prabhu et al., 2020).
+"""GDumb trains a new net on the memory when it is asked for an answer (Prabhu et al., 2020).
 
 The learning rate of the first epoch is a tenth of r_max. From epoch e = 2 on it falls along cosines that start anew at
 e = 2, 4, 8, 16, …:  r = r_min + (r_max − r_min)(1 + cos π(e − s)/s) / 2,  s the latest of these.

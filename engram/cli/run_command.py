@@ -119,8 +119,9 @@ def execute(jobs: list[Job], out: Path, *, again: str, logs: Sequence[EventLog] 
     console = plain_console()
     names = [f"{job.config.method} seed {job.config.options['seed']}" for job in jobs]
     totals = batch_counts([job.config for job in jobs]) if len(jobs) > 1 else [0]
-    for job in jobs[1:] and jobs:  # so that a resumed command knows the seeds that had not begun
-        job.out.mkdir(parents=True, exist_ok=True)
+    if len(jobs) > 1:  # so that a resumed command knows the seeds that had not begun
+        for job in jobs:
+            job.out.mkdir(parents=True, exist_ok=True)
     finished = [(job.out / "result.json").is_file() for job in jobs]
     with stop_on_signal() as should_stop, RunProgress(names, console, totals, finished) as progress:
 

@@ -94,9 +94,9 @@ class Interval:
     def __str__(self) -> str:
         return f"{self.mean:.1f}{self._spread()}"
 
-    def signed(self, of: int | None = None) -> str:
-        """Return the mean as a difference, with its sign; fewer values than `of` are said."""
-        part = "" if of in (None, self.count) else f" over {self.count} of them"
+    def signed(self, seeds: int | None = None) -> str:
+        """Return the mean with its sign. If it covers fewer than `seeds` values, the text says how many."""
+        part = "" if seeds in (None, self.count) else f" over {self.count} of them"
         return f"{self.mean:+.1f}{self._spread()}{part}"
 
     def _spread(self) -> str:

@@ -25,7 +25,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from engram.augmentations.view import ViewAugmentation, augment_view
 from engram.base.batch import Batch
-from engram.base.precision import Precision, has_native_bf16
+from engram.base.precision import Precision, cpu_capabilities, has_native_bf16
 from engram.base.validation import check_images, check_labels
 from engram.experiment.bench_learners import (
     CLASSES,
@@ -114,7 +114,7 @@ def bench(threads: Sequence[int], repetitions: int = 5, progress: Callable[[], N
 def cpu_flags() -> list[str]:
     """Return what this processor has of the instructions that decide its speed with nets."""
     wanted = ("avx2", "fma3", "avx512_f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8", "neon", "sve", "bf16")
-    known = torch.cpu.get_capabilities()
+    known = cpu_capabilities()
     return [flag for flag in wanted if known.get(flag)]
 
 

@@ -68,7 +68,7 @@ class Engine(Protocol):
 
 @dataclass
 class SweepOutcome:
-    """What came of the jobs, by their position.
+    """Results and errors of jobs, by the position of the job.
 
     Args:
         results: what finished jobs returned.

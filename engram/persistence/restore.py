@@ -109,6 +109,8 @@ def saved_memory(path: Path) -> tuple[Store, list[Label]]:
 
 
 def _memory_from(tree: Tree, path: Path) -> tuple[Store, list[Label]]:
+    if isinstance(tree, dict) and "predictor" in tree:
+        raise CheckpointError(f"{path} was saved for inference only, so it holds no memory")
     try:
         saved = tree["learner"] if "learner" in tree else tree["memory"]
         config, state, labels = saved["config"], saved["state"], saved["state"]["labels"]

@@ -53,5 +53,5 @@ class SeenIds:
 
 
 def digest(content: bytes) -> bytes:
-    """Return a short hash that nobody can find two texts for."""
+    """Return a short hash. Nobody can find two contents with the same one."""
     return hashlib.blake2b(content, digest_size=DIGEST).digest()

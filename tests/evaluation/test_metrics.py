@@ -41,8 +41,8 @@ def test_intervals_are_written_with_what_is_known_of_them() -> None:
     assert str(metrics.Interval.of([12.34])) == "12.3"
     assert str(metrics.Interval.of([10.0, 12.0])) == "11.0 ± 12.7"
     assert metrics.Interval.of([12.34]).signed() == "+12.3"
-    assert metrics.Interval(-1.5, 0.25, 3).signed(of=3) == "-1.5 ± 0.2"
-    assert metrics.Interval(1.5, 0.25, 3).signed(of=5) == "+1.5 ± 0.2 over 3 of them"
+    assert metrics.Interval(-1.5, 0.25, 3).signed(seeds=3) == "-1.5 ± 0.2"
+    assert metrics.Interval(1.5, 0.25, 3).signed(seeds=5) == "+1.5 ± 0.2 over 3 of them"
 
 
 def test_few_seeds_are_warned_of_by_the_fewest() -> None:
