@@ -694,7 +694,7 @@ def versions_in(saved: Any) -> set[str]:
 VALUES: dict[str, Callable[[], str]] = {
     "batch scr": batch_time("scr"),
     "batch scr+ssd": batch_time("scr+ssd"),
-    "batch er-ema": batch_time("er-ema, 4 steps, in bf16"),
+    "batch er-ema": batch_time("er-ema, 2 steps, in bf16"),
     "step on Zen 4": step_seconds("bench", "1"),
     "step on Zen 5": step_seconds("bench-zen5", "1"),
     "methods of the paper": lambda: method_names(of_paper=True),
