@@ -64,8 +64,8 @@ def main(argv: list[str]) -> int:
     settings = ServiceSettings(limits, options.side, options.threads, options.checkpoint_every, net)
     listener = listen(options.host, options.port, token)
     made: Any = {key: value for key, value in vars(options).items() if key in schema_of(CommonOptions)}
-    if made and not options.new:
-        raise InputError(f"{', '.join(made)} is for a new learner: give --new METHOD too, or leave it out")
+    if (idle := made.keys() & schema_of(MemoryOptions).keys()) and not options.new:
+        raise InputError(f"{', '.join(sorted(idle))} is for a new learner: give --new METHOD too, or leave it out")
     for folder in folders.values():
         if options.new and not holds_checkpoint(folder):
             Learner(options.new, net={"width": options.width}, **made).save(folder)

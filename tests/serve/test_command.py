@@ -58,3 +58,9 @@ def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(importlib.util, "find_spec", without)
     with pytest.raises(InputError, match="serving needs uvicorn, not installed here: `pip install uvicorn`"):
         main([str(tmp_path)])
+
+
+def test_options_of_a_new_learner_need_one(tmp_path: Path) -> None:
+    folder = some_learner(tmp_path / "toy")
+    with pytest.raises(InputError, match="memory_size is for a new learner"):
+        main([str(folder), "--memory-size", "5", "--port", "0"])
