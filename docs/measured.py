@@ -567,6 +567,26 @@ def precision() -> str:
     return table(("method", "reading", "seeds", "float32", "bf16", "difference"), rows)
 
 
+def features() -> str:
+    """End accuracies of scr+ssd by matching loss, both in bf16, with differences seed by seed."""
+    by_gradients = {run.seed: run for run in results("small-precision") if run.method == "scr+ssd" and in_bf16(run)}
+    by_features = {run.seed: run for run in results("small-features")}
+    rows = []
+    for reading, name in (("net", "the net"), ("averaged", "its average")):
+        pairs = [
+            [runs[seed].readings[reading].average_end_accuracy for runs in (by_gradients, by_features)]
+            for seed in sorted(by_gradients.keys() & by_features.keys())
+        ]
+        ends = [str(Interval.of([pair[side] for pair in pairs])) for side in (0, 1)]
+        change = Interval.of([after - before for before, after in pairs]).signed()
+        rows.append([name, str(len(pairs)), *ends, change])
+    return table(("reading", "seeds", "gradients", "features", "difference"), rows)
+
+
+def in_bf16(run: RunResult) -> bool:
+    return bool(run.config.options["precision"] == "bf16")
+
+
 def compiling() -> str:
     """Seconds of a pass, plain and compiled, and of compiling."""
     rows = [
@@ -671,6 +691,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "batch seconds": batch_seconds,
     "speed-ups": speedups,
     "compile": compiling,
+    "features": features,
     "growth, classes": lambda: growth("classes"),
     "growth, memory": lambda: growth("memory_size"),
     "growth, stream": growth_stream,
