@@ -140,3 +140,12 @@ def test_an_adopted_memory_counts_what_was_seen_of_each_class() -> None:
     assert second.policy.seen_of_class == {0: 100, 1: 100}
     second.observe(toy_images([0, 1] * 10, 20), [0, 1] * 10)
     assert second.memory.stored - 20 < 8, "about two of twenty are expected to be stored, not thirteen"
+
+
+def test_an_image_larger_than_the_memory_is_left_out_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    learner = Learner("er", memory_bytes=150, codec="avif(90)", net={"width": 8}, policy=Balanced())
+    noise = torch.rand(4, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+    for _ in range(2):
+        learner.observe(noise, [0, 1, 0, 1])
+    assert learner.memory.size == 0
+    assert caplog.text.count("it cannot be stored") == 1

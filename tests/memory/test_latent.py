@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engram import InputError
+from engram import InputError, Learner
 from engram.base.batch import Batch
 from engram.memory import ByteLimit, Store, make_store, parse_codec
 from engram.memory.latent import Latent8
+from engram.testing import toy_images
 
 SHAPE = (3, 2, 2)
 
@@ -139,3 +140,13 @@ def test_sixteen_bits_keep_eleven_of_the_mantissa() -> None:
     assert ((codec.decode(records, SHAPE) - values).abs() <= values.abs() / 2**11 + 1e-7).all()
     huge = codec.decode(codec.encode(torch.full((1, *SHAPE), 1e30)), SHAPE)
     assert huge.isfinite().all()
+
+
+def test_stored_logits_and_the_shared_scale_stay_within_the_limit() -> None:
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(256, 64))
+    learner = Learner("der++", net=net, freeze="all", memory_bytes=2_000)
+    for index in range(20):
+        learner.observe(toy_images([0, 1] * 4, index), [0, 1] * 4)
+    shared = 64 * 4
+    assert learner.memory.size > 0
+    assert learner.footprint()["images"] + shared <= 2_000
