@@ -7,6 +7,7 @@ import importlib
 import inspect
 import io
 import os
+from collections.abc import Iterable
 from unittest import mock
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -86,9 +87,9 @@ def memory_row(name: str) -> str:
     return f"| `+{name}` | {', '.join(names_of(brought))} | {MEMORIES[name]['paper']} |"
 
 
-def names_of(parts: object) -> list[str]:
+def names_of(parts: Iterable[type]) -> list[str]:
     """Return the names of classes."""
-    return [f"`{part.__name__}`" for part in parts]  # type: ignore[attr-defined]
+    return [f"`{part.__name__}`" for part in parts]
 
 
 def first_sentence(part: type) -> str:

@@ -60,16 +60,16 @@ def round_of_summarizing() -> Any:
     figure, axes = pyplot.subplots(figsize=(9, 3.4), layout="constrained")
     axes.set(xlim=(0, 90), ylim=(0, 34))
     axes.axis("off")
-    boxes = {
-        "queue": (2, 22, "queue\n64 images of the class", PLAIN),
-        "summary": (2, 8, "summaries\nof the class", OURS),
-        "above": (31, 22, "θ: gradients\nand mean feature", THEIRS),
-        "below": (31, 8, "θ: gradients\nand mean feature", THEIRS),
-        "loss": (62, 15, "two distances:\nof the gradients, and of the\nplaces among past classes", PLAIN),
-    }
-    for x, y, text, color in boxes.values():
-        axes.add_patch(pyplot.Rectangle((x, y), 20 if x < 60 else 26, 8, fill=False, edgecolor=color, linewidth=1.5))
-        axes.text(x + (10 if x < 60 else 13), y + 4, text, ha="center", va="center", fontsize=10)
+    boxes = (
+        (2, 22, 20, "queue\n64 images of the class", PLAIN),
+        (2, 8, 20, "summaries\nof the class", OURS),
+        (31, 22, 20, "θ: gradients\nand mean feature", THEIRS),
+        (31, 8, 20, "θ: gradients\nand mean feature", THEIRS),
+        (62, 15, 26, "two distances:\nof the gradients, and of the\nplaces among past classes", PLAIN),
+    )
+    for x, y, width, text, color in boxes:
+        axes.add_patch(pyplot.Rectangle((x, y), width, 8, fill=False, edgecolor=color, linewidth=1.5))
+        axes.text(x + width / 2, y + 4, text, ha="center", va="center", fontsize=10)
     arrows = [((22, 26), (31, 26)), ((22, 12), (31, 12)), ((51, 26), (62, 21)), ((51, 12), (62, 17))]
     for begin, end in arrows:
         axes.annotate("", end, begin, arrowprops={"arrowstyle": "->", "color": PLAIN})

@@ -447,7 +447,7 @@ def bench() -> str:
         missed = [f"{value}: **not met**" for value in shown]
         cells = [each if one[name]["met"] else no for one, each, no in zip(measured, shown, missed, strict=True)]
         rows.append([name, bound, *cells])
-    return table(("what", "target", "on Zen 4", "on Zen 5"), rows)
+    return table(("what", "target", "on an earlier processor", "on Zen 5"), rows)
 
 
 def step_seconds(name: str, thread: str) -> Callable[[], str]:
@@ -553,17 +553,11 @@ def precision() -> str:
     found: dict[tuple[str, str], dict[int, RunResult]] = {}
     for result in results("small-precision"):
         found.setdefault((result.method, result.config.options["precision"]), {})[result.seed] = result
-    rows = []
-    for method in dict.fromkeys(method for method, _ in found):
-        full, half = found[method, "float32"], found[method, "bf16"]
-        for reading, name in (("net", "the net"), ("averaged", "its average")):
-            pairs = [
-                [runs[seed].readings[reading].average_end_accuracy for runs in (full, half)]
-                for seed in sorted(full.keys() & half.keys())
-            ]
-            ends = [str(Interval.of([pair[side] for pair in pairs])) for side in (0, 1)]
-            change = Interval.of([after - before for before, after in pairs]).signed()
-            rows.append([f"`{method}`", name, str(len(pairs)), *ends, change])
+    rows = [
+        [f"`{method}`", *row]
+        for method in dict.fromkeys(method for method, _ in found)
+        for row in by_reading(found[method, "float32"], found[method, "bf16"])
+    ]
     return table(("method", "reading", "seeds", "float32", "bf16", "difference"), rows)
 
 
@@ -571,16 +565,20 @@ def features() -> str:
     """End accuracies of scr+ssd by matching loss, both in bf16, with differences seed by seed."""
     by_gradients = {run.seed: run for run in results("small-precision") if run.method == "scr+ssd" and in_bf16(run)}
     by_features = {run.seed: run for run in results("small-features")}
+    return table(("reading", "seeds", "gradients", "features", "difference"), by_reading(by_gradients, by_features))
+
+
+def by_reading(before: dict[int, RunResult], after: dict[int, RunResult]) -> list[list[str]]:
+    """Rows for the net and for its average: end accuracies of two groups of runs by seed, and their differences."""
     rows = []
     for reading, name in (("net", "the net"), ("averaged", "its average")):
         pairs = [
-            [runs[seed].readings[reading].average_end_accuracy for runs in (by_gradients, by_features)]
-            for seed in sorted(by_gradients.keys() & by_features.keys())
+            [runs[seed].readings[reading].average_end_accuracy for runs in (before, after)]
+            for seed in sorted(before.keys() & after.keys())
         ]
         ends = [str(Interval.of([pair[side] for pair in pairs])) for side in (0, 1)]
-        change = Interval.of([after - before for before, after in pairs]).signed()
-        rows.append([name, str(len(pairs)), *ends, change])
-    return table(("reading", "seeds", "gradients", "features", "difference"), rows)
+        rows.append([name, str(len(pairs)), *ends, Interval.of([new - old for old, new in pairs]).signed()])
+    return rows
 
 
 def in_bf16(run: RunResult) -> bool:
@@ -716,7 +714,7 @@ VALUES: dict[str, Callable[[], str]] = {
     "batch scr": batch_time("scr"),
     "batch scr+ssd": batch_time("scr+ssd"),
     "batch er-ema": batch_time("er-ema, 2 steps, in bf16"),
-    "step on Zen 4": step_seconds("bench", "1"),
+    "step on the earlier": step_seconds("bench", "1"),
     "step on Zen 5": step_seconds("bench-zen5", "1"),
     "methods of the paper": lambda: method_names(of_paper=True),
     "other methods": lambda: method_names(of_paper=False),

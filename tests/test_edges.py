@@ -1,5 +1,6 @@
 """What callers may ask of a learner, a configuration or a source at the edges of what is allowed."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from engram import InputError, Learner, RunConfig
 from engram.augmentations import ViewAugmentation, augment_view
 from engram.base.precision import resolve_precision
-from engram.cli.run_command import build_parser
+from engram.cli import main
 from engram.methods import find_method
 from engram.persistence.checkpoint import CheckpointError
 from engram.persistence.restore import saved_memory
@@ -92,12 +93,11 @@ def test_a_loader_without_a_length_is_learned() -> None:
 
 
 def test_the_home_folder_of_a_configuration_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from engram.cli.run_command import _method_name
-
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "mine.yaml").write_text("method: scr\n")
-    assert _method_name(["--config=~/mine.yaml"]) == "scr"
-    assert build_parser("scr")
+    chosen = {"method": "er", "dataset": "digits", "tasks": 1, "images_per_class": 4, "memory_size": 2}
+    (tmp_path / "mine.yaml").write_text(json.dumps(chosen | {"settings": {"net": {"width": 8}}}))
+    assert main(["run", "--config=~/mine.yaml", "--out", str(tmp_path / "run")]) == 0
+    assert Learner.load(tmp_path / "run").method == "er"
 
 
 def test_a_net_from_scratch_on_latents_moves_no_pixels() -> None:

@@ -15,7 +15,7 @@ from engram.experiment.run import Interrupted
 from engram.experiment.save_interval import SaveInterval
 from engram.methods import DEFAULT_METHOD
 from engram.options import ComputeOptions, ImageOptions, LearnerOptions, MemoryOptions, TrainingOptions
-from engram.persistence.lock import teaching_lock
+from engram.persistence.teaching import teaching_lock
 from engram.streams import BATCH, ImageReading, open_photos, to_batches
 
 GROUPS = {

@@ -12,7 +12,7 @@ from engram.experiment.run import Interrupted
 from engram.experiment.save_interval import SaveInterval, SaveTimer
 from engram.learner import Learner
 from engram.persistence.checkpoint import holds_checkpoint
-from engram.persistence.lock import TEACHING
+from engram.persistence.teaching import TEACHING, saved_by_server
 from engram.streams import Batches, DataError
 
 WORKING = "learning"
@@ -35,7 +35,7 @@ def open_learner(place: Path, method: str | None, options: dict[str, Any]) -> tu
     _require_same(place, learner, method, options)
     if options.get("threads") is not None:
         learner.options["threads"] = options["threads"]
-    if isinstance(extra, dict) and extra.keys() == {"served", "before"}:
+    if saved_by_server(extra):
         raise InputError(
             f"{place} is taught by engram serve, whose journal would no longer fit: send the images to the server, or "
             "teach a copy of it (GET /download)"

@@ -7,11 +7,11 @@ import logging
 import os
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from engram.base.errors import InputError
-from engram.persistence.files import make_folder, open_plain
+from engram.persistence.files import open_plain
 
 try:
     import fcntl
@@ -21,8 +21,6 @@ except ImportError:  # not a POSIX system: folders are not locked
 
 LOCK = "lock"
 """Name of the lock file in a folder."""
-TEACHING = "learning"
-"""Name of the folder in a saved learner whose lock lets only one process teach it."""
 LONGEST_WAIT = 60.0
 """Seconds after which a process that saves is taken for stuck."""
 LOOK_EVERY = 0.005
@@ -48,12 +46,6 @@ def require_unlocked(folder: Path) -> None:
     if folder.is_dir():
         with exclusive_lock(folder):
             pass
-
-
-def teaching_lock(place: Path) -> AbstractContextManager[None]:
-    """Return a context in which no other process may teach the learner saved at a place."""
-    make_folder(place / TEACHING)
-    return exclusive_lock(place / TEACHING)
 
 
 @contextmanager

@@ -23,8 +23,9 @@ from engram.learner import Learner
 from engram.memory.total import bounded_bytes
 from engram.persistence.checkpoint import CheckpointError, holds_checkpoint
 from engram.persistence.files import make_folder
-from engram.persistence.lock import exclusive_lock, teaching_lock
+from engram.persistence.lock import exclusive_lock
 from engram.persistence.state import Tree
+from engram.persistence.teaching import saved_by_server, teaching_lock
 from engram.serve.batches import Array, LabeledBatch
 from engram.serve.bodies import ImageFacts
 from engram.serve.ids import SeenIds
@@ -87,7 +88,7 @@ class Service:
 
     def _open(self) -> None:
         learner, extra = Learner.load_with_extra(self.folder, net=self.settings.net)
-        served = _served(extra)
+        served = saved_by_server(extra)
         self.before: Tree = extra["before"] if served else extra
         """What the owner of the learner had saved with it."""
         self.threads = self.settings.threads or learner.options["threads"] or torch.get_num_threads()
@@ -233,12 +234,6 @@ def _require_learner(folder: Path) -> None:
         raise CheckpointError(
             f"{folder} holds no learner: save one there, or give --new METHOD to begin with a new one"
         )
-
-
-def _served(extra: Tree) -> dict[str, Any]:
-    """Return what serving saved with a checkpoint, or nothing if it was not served yet."""
-    found = extra.get("served") if isinstance(extra, dict) and extra.keys() == {"served", "before"} else None
-    return found if isinstance(found, dict) else {}
 
 
 def _budget(learner: Learner, footprint: Mapping[str, int]) -> dict[str, Any]:

@@ -336,8 +336,7 @@ class StreamSummarizer(Summarizer):
         shuffled = choose(len(batch), len(batch), ctx.rng["theta"])
         for part in shuffled.split(self.theta_batch):
             loss = F.cross_entropy(widened(self.theta(batch.x[part])), batch.y[part])
-            if not math.isfinite(float(loss.detach())):
-                value = float(loss.detach())
+            if not math.isfinite(value := float(loss.detach())):
                 raise NonFiniteLossError(f"theta's loss is {value} at batch {ctx.iteration}: {THETA_TOO_FAST}")
             loss.backward()
             self.theta_optimizer.step()

@@ -16,7 +16,7 @@ from PIL import Image
 from engram import Learner, score_images
 from engram.cli import main
 from engram.experiment import learning
-from engram.persistence.lock import teaching_lock
+from engram.persistence.teaching import teaching_lock
 from tests.helpers import fingerprint, start_engram
 from tests.streams.imagefiles import picture, write
 
